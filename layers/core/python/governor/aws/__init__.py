@@ -1,0 +1,1 @@
+"""Adapters of the ports to AWS, one service a module."""

@@ -1,0 +1,1 @@
+"""Figures that are shipped with the Governor, with their source and date."""

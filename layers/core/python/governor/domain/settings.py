@@ -1,0 +1,250 @@
+"""The operator's thresholds: one typed model, from which patterns, validation, seeding and the reference are made.
+
+Every threshold is one SSM parameter `/governor/<stage>/<area>/<name>`. The dataclass below is the only place where a
+threshold is declared; `SETTINGS` lists the declarations as data.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Mode(StrEnum):
+    """What an area may do: nothing, decide and report, or act."""
+
+    OFF = "off"
+    OBSERVE = "observe"
+    ENFORCE = "enforce"
+
+
+class ValueKind(StrEnum):
+    """How the text of a parameter is read."""
+
+    NUMBER = "number"
+    INTEGER = "integer"
+    CHOICE = "choice"
+    WORDS = "words"
+
+
+_PATTERNS: Mapping[ValueKind, str] = {
+    ValueKind.NUMBER: r"^[0-9]{1,8}(\.[0-9]{1,4})?$",
+    ValueKind.INTEGER: r"^[0-9]{1,8}$",
+    ValueKind.WORDS: r"^[a-z0-9-]+(,[a-z0-9-]+)*$",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingSpec:
+    """One threshold: its parameter name, unit, range (inclusive), default and meaning."""
+
+    name: str
+    area: str
+    attribute: str
+    kind: ValueKind
+    unit: str
+    default: str
+    description: str
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[str, ...] = ()
+    moves_stop_level: bool = False
+
+    @property
+    def allowed_pattern(self) -> str:
+        """Regular expression that Parameter Store checks before a value is accepted."""
+        if self.kind is ValueKind.CHOICE:
+            return "^(" + "|".join(self.choices) + ")$"
+        return _PATTERNS[self.kind]
+
+    @property
+    def rule(self) -> str:
+        """The range in words, as an operator reads it in a message."""
+        if self.kind is ValueKind.CHOICE:
+            return "one of " + ", ".join(self.choices)
+        if self.kind is ValueKind.WORDS:
+            return "lower-case words separated by commas, without spaces"
+        noun = "a whole number" if self.kind is ValueKind.INTEGER else "a number"
+        return f"{noun} from {self.minimum:g} to {self.maximum:g}"
+
+
+def _setting(
+    kind: ValueKind,
+    default: Any,
+    unit: str,
+    description: str,
+    *,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    choices: tuple[str, ...] = (),
+    moves_stop_level: bool = False,
+) -> Any:
+    metadata = {
+        "kind": kind,
+        "unit": unit,
+        "description": description,
+        "minimum": minimum,
+        "maximum": maximum,
+        "choices": choices,
+        "moves_stop_level": moves_stop_level,
+    }
+    return field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSettings:
+    """Thresholds of the budget guard (`budget/...`)."""
+
+    mode: Mode = _setting(
+        ValueKind.CHOICE,
+        Mode.OBSERVE,
+        "mode",
+        "What the budget guard may do: off (nothing), observe (decide and report), enforce (stop instances).",
+        choices=tuple(Mode),
+    )
+    limit_usd: float = _setting(
+        ValueKind.NUMBER,
+        1000.0,
+        "USD per calendar month (UTC)",
+        "The month's limit for GPU spend. All percentages are of this figure.",
+        minimum=1,
+        maximum=10_000_000,
+        moves_stop_level=True,
+    )
+    warn_percent: float = _setting(
+        ValueKind.NUMBER,
+        80.0,
+        "percent of budget/limit-usd",
+        "At this share of the limit one warning is sent. Nothing is stopped. Must be below budget/stop-percent.",
+        minimum=1,
+        maximum=200,
+    )
+    stop_percent: float = _setting(
+        ValueKind.NUMBER,
+        95.0,
+        "percent of budget/limit-usd",
+        "At this share of the limit managed, non-critical instances of budget/stop-families are stopped.",
+        minimum=2,
+        maximum=500,
+        moves_stop_level=True,
+    )
+    stop_families: tuple[str, ...] = _setting(
+        ValueKind.WORDS,
+        ("p4d", "g4dn"),
+        "instance families",
+        "Instance families that the budget guard may stop. Others are counted and reported, never stopped.",
+        moves_stop_level=True,
+    )
+    grace_minutes: int = _setting(
+        ValueKind.INTEGER,
+        5,
+        "minutes",
+        "Time between the notice of a stop and the stop. 0 stops at once.",
+        minimum=0,
+        maximum=120,
+    )
+    confirm_minutes: int = _setting(
+        ValueKind.INTEGER,
+        10,
+        "minutes",
+        "How long a stop is held, with a page, when a threshold was edited within the last hour or the spend jumped "
+        "beyond what the fleet can burn. 0 never holds.",
+        minimum=0,
+        maximum=240,
+    )
+    max_stop_percent: float = _setting(
+        ValueKind.NUMBER,
+        100.0,
+        "percent of the managed, non-critical instances",
+        "At most this share of what is not critical is stopped by the budget guard; the rest needs a person.",
+        minimum=0,
+        maximum=100,
+    )
+    max_stops_per_run: int = _setting(
+        ValueKind.INTEGER,
+        50,
+        "instances",
+        "At most this many instances are stopped in one run; the next run, minutes later, goes on.",
+        minimum=1,
+        maximum=50,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The whole tree as one value."""
+
+    budget: BudgetSettings = field(default_factory=BudgetSettings)
+
+
+_AREAS: Mapping[str, Callable[..., Any]] = {"budget": BudgetSettings}
+
+
+def to_text(value: object) -> str:
+    """The text of a value as it stands in a parameter: 95.0 is `95`, a tuple is comma-separated."""
+    if isinstance(value, StrEnum):
+        return value.value
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:.4f}".rstrip("0").rstrip(".")
+    return str(value)
+
+
+def _specs() -> tuple[SettingSpec, ...]:
+    found = []
+    for area, model in _AREAS.items():
+        for declared in dataclasses.fields(model):  # type: ignore[arg-type]
+            found.append(
+                SettingSpec(
+                    name=f"{area}/{declared.name.replace('_', '-')}",
+                    area=area,
+                    attribute=declared.name,
+                    default=to_text(declared.default),
+                    **declared.metadata,
+                )
+            )
+    return tuple(found)
+
+
+SETTINGS: tuple[SettingSpec, ...] = _specs()
+SPEC_BY_NAME: Mapping[str, SettingSpec] = {spec.name: spec for spec in SETTINGS}
+
+
+@dataclass(frozen=True, slots=True)
+class SettingError:
+    """One parameter that cannot be used: which, what it holds, and the rule it breaks."""
+
+    name: str
+    value: str
+    rule: str
+
+    @property
+    def sentence(self) -> str:
+        """One sentence for an operator."""
+        return f"{self.name} is {self.value!r}: must be {self.rule}"
+
+
+def cross_field_errors(settings: Settings) -> tuple[SettingError, ...]:
+    """Rules between parameters: the warning must come before the stop."""
+    budget = settings.budget
+    if budget.warn_percent >= budget.stop_percent:
+        rule = f"below budget/stop-percent ({to_text(budget.stop_percent)})"
+        return (SettingError("budget/warn-percent", to_text(budget.warn_percent), rule),)
+    return ()
+
+
+def as_texts(settings: Settings) -> dict[str, str]:
+    """Every threshold of `settings` as parameter name -> text, in the order of `SETTINGS`."""
+    return {spec.name: to_text(getattr(getattr(settings, spec.area), spec.attribute)) for spec in SETTINGS}
+
+
+def schema_hash() -> str:
+    """Hex digest that changes when a threshold is added, removed, or its range, default or words change."""
+    described = [dataclasses.asdict(spec) for spec in SETTINGS]
+    return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()

@@ -1,0 +1,69 @@
+"""What wakes a function, read from the event: why, and the moment that counts as now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from governor.domain.budget_notice import BudgetNotice, UnreadableNotice, parse_budget_notice
+
+
+class _Sns(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    message: str = Field(default="", alias="Message")
+    timestamp: datetime | None = Field(default=None, alias="Timestamp")
+    topic_arn: str = Field(default="", alias="TopicArn")
+
+
+class _SnsRecord(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    sns: _Sns = Field(alias="Sns")
+
+
+class _Event(BaseModel):
+    """The parts of the events of EventBridge, Scheduler and SNS that matter here."""
+
+    model_config = ConfigDict(extra="ignore")
+    source: str = ""
+    time: datetime | None = None
+    detail_type: str = Field(default="", alias="detail-type")
+    detail: dict[str, Any] = Field(default_factory=dict)
+    records: list[_SnsRecord] = Field(default_factory=list, alias="Records")
+
+
+@dataclass(frozen=True, slots=True)
+class Trigger:
+    """Why a function runs. `at` is aware UTC and taken from the event, so that a retry sees the same moment."""
+
+    source: str
+    at: datetime
+    notices: tuple[BudgetNotice | UnreadableNotice, ...] = ()
+    detail_type: str = ""
+
+    @property
+    def name(self) -> str:
+        """Names the run: a retry of the same event has the same name."""
+        return f"{self.source}@{self.at.isoformat()}"
+
+
+def _utc(moment: datetime) -> datetime:
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def read_trigger(event: Any, clock: Callable[[], datetime]) -> Trigger:
+    """Read any event; one that is not understood wakes the function all the same, at `clock()`. Never raises."""
+    try:
+        seen = _Event.model_validate(event)
+    except ValidationError:
+        note = UnreadableNotice(str(event)[:2000], "not an event of SNS, EventBridge or Scheduler")
+        return Trigger("unreadable", _utc(clock()), (note,))
+    if seen.records:
+        moments = [_utc(r.sns.timestamp) for r in seen.records if r.sns.timestamp is not None]
+        notices = tuple(parse_budget_notice(r.sns.message) for r in seen.records)
+        return Trigger("budget-notice", max(moments) if moments else _utc(clock()), notices)
+    at = _utc(seen.time) if seen.time is not None else _utc(clock())
+    return Trigger(seen.source or "unknown", at, detail_type=seen.detail_type)

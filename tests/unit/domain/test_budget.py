@@ -1,0 +1,291 @@
+"""The budget guard's decision, by example: each test names the rule it protects."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from governor.domain.budget import GuardPlan, GuardState, ThresholdEdit, decide
+from governor.domain.decisions import Severity, Verdict
+from governor.domain.fleet import InstanceKind, InstanceState, UnknownRegion
+from governor.domain.ledger import StopStatus
+from governor.domain.pause import Pause, parse_pause
+from governor.domain.reasons import ReasonCode, words
+from governor.domain.settings import Mode
+from tests.builders import NOW, a_snapshot, an_entry, an_instance, some_settings
+
+
+def stopped_ids(plan: GuardPlan) -> list[str]:
+    return [stop.instance_id for stop in plan.decision.stops]
+
+
+def codes(plan: GuardPlan) -> dict[str, ReasonCode]:
+    return {v.instance_id: v.reason.code for v in plan.decision.verdicts}
+
+
+def kinds_told(plan: GuardPlan) -> list[str]:
+    return [message.key.split("#")[2] for message in plan.decision.messages]
+
+
+def test_below_the_warning_nothing_is_said_or_done() -> None:
+    plan = decide(a_snapshot(an_instance(), spent=799.99), some_settings(), NOW)
+    assert plan.decision.level == "below"
+    assert (plan.decision.stops, plan.decision.messages) == ((), ())
+
+
+def test_at_80_percent_one_warning_and_no_stop() -> None:
+    plan = decide(a_snapshot(an_instance(), spent=800), some_settings(), NOW)
+    assert plan.decision.level == "warn"
+    assert stopped_ids(plan) == []
+    (message,) = plan.decision.messages
+    assert message.severity is Severity.WARN
+    assert "Nothing was stopped" in message.body
+    assert "i-0a" in message.body
+
+
+def test_at_95_percent_exactly_what_is_managed_and_not_critical_and_in_scope_is_stopped() -> None:
+    fleet = [
+        an_instance("i-standard"),
+        an_instance("i-preemptible", criticality="preemptible", instance_type="p4d.24xlarge"),
+        an_instance("i-critical", criticality="critical"),
+        an_instance("i-untagged", criticality=None),
+        an_instance("i-unmanaged", managed=None),
+        an_instance("i-other-stage", managed="prod"),
+        an_instance("i-other-family", instance_type="g5.xlarge"),
+        an_instance("i-stopped", state=InstanceState.STOPPED),
+        an_instance("i-group", kind=InstanceKind.GROUP_MEMBER),
+        an_instance("i-spot", kind=InstanceKind.SPOT),
+        an_instance("i-inexact", criticality="Standard"),
+    ]
+    plan = decide(a_snapshot(*fleet, spent=950), some_settings(), NOW)
+    assert stopped_ids(plan) == ["i-preemptible", "i-standard"]
+    assert codes(plan) == {
+        "i-standard": ReasonCode.WITHIN_REACH,
+        "i-preemptible": ReasonCode.WITHIN_REACH,
+        "i-critical": ReasonCode.CRITICAL,
+        "i-untagged": ReasonCode.CRITICAL,
+        "i-unmanaged": ReasonCode.NOT_MANAGED,
+        "i-other-stage": ReasonCode.NOT_MANAGED,
+        "i-other-family": ReasonCode.OUT_OF_SCOPE_FAMILY,
+        "i-stopped": ReasonCode.NOT_RUNNING,
+        "i-group": ReasonCode.KIND_NOT_HANDLED,
+        "i-spot": ReasonCode.KIND_NOT_HANDLED,
+        "i-inexact": ReasonCode.TAG_NOT_EXACT,
+    }
+    assert [entry.status for entry in plan.ledger] == [StopStatus.INTENDED, StopStatus.INTENDED]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in InstanceKind if kind is not InstanceKind.PLAIN])
+def test_every_kind_but_plain_is_named_as_not_yet_handled(kind: InstanceKind) -> None:
+    plan = decide(a_snapshot(an_instance(kind=kind), spent=2000), some_settings(), NOW)
+    assert stopped_ids(plan) == []
+    assert "not yet handled" in words(plan.decision.verdicts[0].reason)
+
+
+def test_least_regret_goes_first() -> None:
+    young, old = NOW - timedelta(minutes=10), NOW - timedelta(days=3)
+    fleet = [
+        an_instance("i-1", criticality="standard", instance_type="p4d.24xlarge", launched_at=young),
+        an_instance("i-2", criticality="standard", launched_at=old),
+        an_instance("i-3", criticality="preemptible", instance_type="p4d.24xlarge", launched_at=young),
+        an_instance("i-4", criticality="preemptible", launched_at=old),
+        an_instance("i-5", criticality="preemptible", launched_at=young),
+    ]
+    plan = decide(a_snapshot(*fleet, spent=950), some_settings(), NOW)
+    assert stopped_ids(plan) == ["i-5", "i-4", "i-3", "i-2", "i-1"]
+
+
+def test_observe_tells_what_would_be_done_and_does_nothing() -> None:
+    plan = decide(a_snapshot(an_instance(), spent=1100), some_settings(mode=Mode.OBSERVE), NOW)
+    assert (stopped_ids(plan), plan.ledger) == ([], ())
+    assert kinds_told(plan) == ["would-stop"]
+    assert plan.decision.verdicts[0].verdict is Verdict.STOP
+
+
+def test_off_is_silent() -> None:
+    plan = decide(a_snapshot(an_instance(), spent=1100), some_settings(mode=Mode.OFF), NOW)
+    assert (stopped_ids(plan), plan.decision.messages) == ([], ())
+
+
+@pytest.mark.parametrize("text", ["on", "on until 2026-12-01T00:00Z", "nonsense", "", None])
+def test_paused_or_unreadable_pause_holds_and_pages(text: str | None) -> None:
+    plan = decide(a_snapshot(an_instance(), spent=1100, pause=parse_pause(text, NOW)), some_settings(), NOW)
+    assert stopped_ids(plan) == []
+    assert kinds_told(plan) == ["paused"]
+    assert plan.decision.messages[0].severity is Severity.PAGE
+
+
+def test_an_expired_pause_no_longer_holds() -> None:
+    pause = parse_pause("on until 2026-11-20T11:59Z", NOW)
+    plan = decide(a_snapshot(an_instance(), spent=1100, pause=pause), some_settings(), NOW)
+    assert stopped_ids(plan) == ["i-0a"]
+
+
+def test_an_unknown_budget_stops_nothing_and_pages() -> None:
+    plan = decide(a_snapshot(an_instance(), spent=None), some_settings(), NOW)
+    assert plan.decision.level == "unknown"
+    assert stopped_ids(plan) == []
+    assert kinds_told(plan) == ["unknown"]
+
+
+def test_an_unreadable_region_is_unknown_and_the_others_go_on() -> None:
+    gone = UnknownRegion("us-west-2", "RequestLimitExceeded")
+    entry = an_entry(an_instance("i-far", region="us-west-2"), StopStatus.ACCEPTED)
+    snapshot = a_snapshot(an_instance(), spent=960, unknown_regions=(gone,), ledger=(entry,))
+    plan = decide(snapshot, some_settings(), NOW)
+    assert stopped_ids(plan) == ["i-0a"]
+    assert "us-west-2 could not be read" in plan.decision.messages[0].body
+    assert entry not in [e for e in plan.ledger if e.status is StopStatus.GONE]
+
+
+def test_grace_first_gives_notice_and_then_stops() -> None:
+    settings = some_settings(grace_minutes=5)
+    first = decide(a_snapshot(an_instance(), spent=960), settings, NOW)
+    assert (stopped_ids(first), kinds_told(first)) == ([], ["stop-notice"])
+    assert first.decision.messages[0].severity is Severity.PAGE
+    then = decide(a_snapshot(an_instance(), spent=960, state=first.state), settings, NOW + timedelta(minutes=5))
+    assert (stopped_ids(then), kinds_told(then)) == (["i-0a"], ["stopping"])
+
+
+def test_what_was_launched_above_the_level_gets_its_own_grace() -> None:
+    settings = some_settings(grace_minutes=5)
+    state = decide(a_snapshot(spent=960), settings, NOW).state
+    late = an_instance("i-late", launched_at=NOW + timedelta(minutes=8))
+    plan = decide(a_snapshot(late, spent=960, state=state), settings, NOW + timedelta(minutes=10))
+    assert codes(plan) == {"i-late": ReasonCode.JUST_LAUNCHED}
+    plan = decide(a_snapshot(late, spent=960, state=plan.state), settings, NOW + timedelta(minutes=13))
+    assert stopped_ids(plan) == ["i-late"]
+
+
+def test_a_threshold_edited_within_the_hour_holds_until_confirmed() -> None:
+    edit = ThresholdEdit("budget/stop-percent", NOW - timedelta(minutes=4), "arn:user/ops")
+    settings = some_settings(confirm_minutes=10)
+    plan = decide(a_snapshot(an_instance(), spent=960, edits=(edit,)), settings, NOW)
+    assert (stopped_ids(plan), kinds_told(plan)) == ([], ["stop-notice"])
+    assert "edited" in plan.decision.messages[0].body
+    snapshot = a_snapshot(an_instance(), spent=960, edits=(edit,), state=plan.state)
+    assert stopped_ids(decide(snapshot, settings, NOW + timedelta(minutes=6))) == ["i-0a"]
+
+
+def test_a_jump_beyond_what_the_fleet_can_burn_holds_until_confirmed() -> None:
+    settings = some_settings(confirm_minutes=10)
+    calm = decide(a_snapshot(an_instance(), spent=300), settings, NOW)
+    jump = decide(a_snapshot(an_instance(), spent=960, state=calm.state), settings, NOW + timedelta(hours=8))
+    assert [hold.code for hold in jump.decision.holds] == [ReasonCode.SPEND_JUMPED]
+    later = NOW + timedelta(hours=8, minutes=10)
+    assert stopped_ids(decide(a_snapshot(an_instance(), spent=960, state=jump.state), settings, later)) == ["i-0a"]
+
+
+def test_a_rise_that_the_fleet_explains_is_believed_at_once() -> None:
+    settings = some_settings(confirm_minutes=10)
+    fleet = [an_instance("i-p4d", instance_type="p4d.24xlarge")]
+    calm = decide(a_snapshot(*fleet, spent=500), settings, NOW)
+    plan = decide(a_snapshot(*fleet, spent=960, state=calm.state), settings, NOW + timedelta(hours=8))
+    assert stopped_ids(plan) == ["i-p4d"]
+
+
+def test_the_old_months_figure_does_not_stop_anything_in_the_new_month() -> None:
+    end = NOW.replace(month=11, day=30, hour=23, minute=55)
+    last = decide(a_snapshot(an_instance(), spent=990), some_settings(mode=Mode.OBSERVE), end)
+    first = end + timedelta(minutes=10)
+    plan = decide(a_snapshot(an_instance(), spent=990, state=last.state), some_settings(), first)
+    assert plan.decision.level == "unknown"
+    assert stopped_ids(plan) == []
+    fell = decide(a_snapshot(an_instance(), spent=3, state=plan.state), some_settings(), first + timedelta(hours=9))
+    assert fell.decision.level == "below"
+
+
+def test_max_stop_percent_limits_what_is_stopped_over_several_runs_and_asks_a_person() -> None:
+    fleet = [an_instance(f"i-{n}") for n in range(4)]
+    settings = some_settings(max_stop_percent=50)
+    plan = decide(a_snapshot(*fleet, spent=960), settings, NOW)
+    assert len(plan.decision.stops) == 2
+    assert "over-max-stop-percent" in kinds_told(plan)
+    stopped = stopped_ids(plan)
+    after = [replace(i, state=InstanceState.STOPPED) if i.instance_id in stopped else i for i in fleet]
+    ledger = tuple(replace(entry, status=StopStatus.STOPPED) for entry in plan.ledger)
+    again = decide(a_snapshot(*after, spent=960, ledger=ledger, state=plan.state), settings, NOW + timedelta(minutes=5))
+    assert stopped_ids(again) == []
+
+
+def test_more_than_one_run_may_stop_follow_in_the_next() -> None:
+    fleet = [an_instance(f"i-{n}") for n in range(3)]
+    plan = decide(a_snapshot(*fleet, spent=960), some_settings(max_stops_per_run=2), NOW)
+    assert stopped_ids(plan) == ["i-0", "i-1"]
+    assert codes(plan)["i-2"] is ReasonCode.NEXT_RUN
+
+
+def test_what_a_person_started_after_our_stop_is_left_alone_and_told_once() -> None:
+    before = an_instance(launched_at=NOW - timedelta(days=2))
+    entry = an_entry(before, StopStatus.STOPPED, decided_at=NOW - timedelta(hours=3))
+    again = an_instance(launched_at=NOW - timedelta(hours=1))
+    plan = decide(a_snapshot(again, spent=960, ledger=(entry,)), some_settings(), NOW)
+    assert stopped_ids(plan) == []
+    assert codes(plan) == {"i-0a": ReasonCode.STARTED_AFTER_OUR_STOP}
+    assert [m.key.split("#")[2] for m in plan.decision.messages] == ["started-again"]
+    quiet = decide(a_snapshot(again, spent=960, ledger=plan.ledger, state=plan.state), some_settings(), NOW)
+    assert quiet.decision.messages == ()
+
+
+def test_a_stop_is_done_only_when_the_state_was_seen() -> None:
+    running = an_instance()
+    accepted = an_entry(running, StopStatus.ACCEPTED)
+    stopping = replace(running, state=InstanceState.STOPPING)
+    plan = decide(a_snapshot(stopping, spent=960, ledger=(accepted,)), some_settings(), NOW + timedelta(minutes=1))
+    assert plan.decision.messages == ()
+    stopped = replace(running, state=InstanceState.STOPPED)
+    plan = decide(a_snapshot(stopped, spent=960, ledger=(accepted,)), some_settings(), NOW + timedelta(minutes=5))
+    assert [entry.status for entry in plan.ledger] == [StopStatus.STOPPED]
+    assert kinds_told(plan) == ["stops-seen"]
+
+
+def test_an_accepted_stop_that_is_never_seen_is_a_failure_and_is_tried_again() -> None:
+    entry = an_entry(an_instance(), StopStatus.ACCEPTED)
+    late = NOW + timedelta(minutes=20)
+    plan = decide(a_snapshot(an_instance(), spent=960, ledger=(entry,)), some_settings(), late)
+    assert "stop-failed" in kinds_told(plan)
+    assert stopped_ids(plan) == ["i-0a"]
+
+
+def test_the_warning_says_whether_stopping_everything_reachable_would_hold_the_limit() -> None:
+    dear = an_instance("i-p4d", instance_type="p4d.24xlarge", managed=None)
+    plan = decide(a_snapshot(an_instance(), dear, spent=800), some_settings(), NOW)
+    body = plan.decision.messages[0].body
+    assert "would NOT hold the limit" in body
+    assert "Out of reach by a missing or inexact tag: $21.96/h" in body
+    young = an_instance(instance_type="p4d.24xlarge", launched_at=NOW - timedelta(hours=1))
+    plan = decide(a_snapshot(young, spent=800), some_settings(), NOW)
+    assert "would hold the limit" in plan.decision.messages[0].body
+
+
+def test_an_unpriced_type_is_named_and_never_counted_as_zero() -> None:
+    plan = decide(a_snapshot(an_instance(instance_type="g9.huge"), spent=800), some_settings(), NOW)
+    assert plan.decision.money is not None
+    assert plan.decision.money.unpriced == ("g9.huge",)
+    assert plan.decision.verdicts[0].usd_per_hour is None
+    assert "Not priced" in plan.decision.messages[0].body
+
+
+def test_another_limit_in_the_aws_budget_is_told_not_changed() -> None:
+    plan = decide(a_snapshot(an_instance(), spent=10, aws_limit_usd=500.0), some_settings(), NOW)
+    assert kinds_told(plan) == ["limits-differ"]
+
+
+def test_nothing_within_reach_at_the_stop_level_pages_a_person() -> None:
+    plan = decide(a_snapshot(an_instance(criticality="critical"), spent=960), some_settings(), NOW)
+    assert kinds_told(plan) == ["nothing-to-stop"]
+
+
+def test_lowering_spend_below_the_level_starts_a_fresh_grace_later() -> None:
+    settings = some_settings(grace_minutes=5)
+    first = decide(a_snapshot(an_instance(), spent=960), settings, NOW)
+    below = decide(a_snapshot(an_instance(), spent=700, state=first.state), settings, NOW + timedelta(minutes=5))
+    assert below.state.stop_reached_at is None
+
+
+def test_the_state_keeps_the_moment_of_this_run() -> None:
+    plan = decide(a_snapshot(), some_settings(), NOW)
+    assert plan.state == GuardState("2026-11", NOW, 0.0, NOW, fingerprint=plan.state.fingerprint)
+    assert Pause(active=False).readable
