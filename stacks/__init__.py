@@ -1,0 +1,1 @@
+"""The CDK app: what is deployed for one stage."""
