@@ -1,0 +1,186 @@
+"""The control endpoints of a local AWS, under /_local/ beside the AWS APIs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from local.faults import Fault
+from local.fleet import create_sample_fleet
+from local.world import World
+
+PREFIX = "/_local/"
+
+Body = Mapping[str, Any]
+Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class Control:
+    """One method a path; each takes and gives plain JSON."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._paths: dict[str, Callable[[Body], Any]] = {
+            "advance": self.advance,
+            "budgets/refresh": self.refresh_budgets,
+            "calls": self.calls,
+            "clock": self.clock,
+            "deliveries": self.deliveries,
+            "emit": self.emit,
+            "faults": self.faults,
+            "fleet": self.fleet,
+            "hold": self.hold,
+            "logs": self.logs,
+            "mails": self.mails,
+            "parameters": self.parameters,
+            "roles": self.roles,
+            "settle": self.settle,
+            "spend": self.spend,
+            "stats": self.stats,
+        }
+
+    def serve(self, path: str, body: Body) -> Any:
+        """Answer one request. Raises KeyError for an unknown path."""
+        return self._paths[path](body)
+
+    def clock(self, body: Body) -> Any:
+        """Read the clock, or jump to `now` (ISO with zone; no schedule fires for the time in between)."""
+        if "now" in body:
+            self._world.set_clock(datetime.fromisoformat(body["now"]))
+        return {"now": self._world.clock.now().isoformat(), "is_virtual": self._world.clock.is_virtual}
+
+    def advance(self, body: Body) -> Any:
+        """Run the time up to `to`, or by `minutes`, minute by minute."""
+        if "to" in body:
+            moment = datetime.fromisoformat(body["to"])
+        else:
+            moment = self._world.clock.now() + timedelta(minutes=float(body["minutes"]))
+        return {"runs": self._world.advance_to(moment), "now": self._world.clock.now().isoformat()}
+
+    def settle(self, body: Body) -> Any:
+        """Wait until everything due now was delivered."""
+        return {"runs": self._world.settle()}
+
+    def hold(self, body: Body) -> Any:
+        """Hold the background delivery (`on`), or let it go on."""
+        self._world.deliveries.hold(bool(body["on"]))
+        return {}
+
+    def emit(self, body: Body) -> Any:
+        """Put one event on the default bus, AWS's own sources included."""
+        self._world.bus.put(
+            source=body["source"],
+            detail_type=body["detail_type"],
+            detail=body["detail"],
+            region=body.get("region") or self._world.options.region,
+            resources=body.get("resources") or (),
+        )
+        return {}
+
+    def roles(self, body: Body) -> Any:
+        """Switch role enforcement on or off."""
+        if "on" in body:
+            self._world.roles.enforce(bool(body["on"]))
+        return {"on": self._world.roles.are_enforced}
+
+    def faults(self, body: Body) -> Any:
+        """Replace the faults in force."""
+        self._world.faults.set([Fault(**one) for one in body["faults"]])
+        return {}
+
+    def spend(self, body: Body) -> Any:
+        """Read the true bill, or set it; budgets see it at their next refresh."""
+        if "amount_usd" in body:
+            self._world.budgets.set_spend(float(body["amount_usd"]), body.get("forecast_usd"))
+        self._world.budgets.spend.accrue(self._world.clock.now())
+        return {
+            "month_to_date_usd": self._world.budgets.spend.month_to_date_usd(None),
+            "run_rate_usd_per_hour": self._world.budgets.spend.run_rate_usd_per_hour(),
+            "next_refresh": self._world.budgets.next_refreshes(),
+        }
+
+    def refresh_budgets(self, body: Body) -> Any:
+        """Let every budget see the true bill now."""
+        self._world.budgets.refresh_now()
+        return {}
+
+    def parameters(self, body: Body) -> Any:
+        """Switch empty first pages of GetParametersByPath on or off."""
+        self._world.parameters.empty_pages = bool(body["empty_pages"])
+        return {}
+
+    def fleet(self, body: Body) -> Any:
+        """Create the sample fleet."""
+        region = body.get("region") or self._world.options.region
+        created = create_sample_fleet(
+            self._world.moto, region, stage=body["stage"], group=bool(body.get("group", True))
+        )
+        return {"instances": [one.to_dict() for one in created]}
+
+    def mails(self, body: Body) -> Any:
+        """Everything sent to people and endpoints outside."""
+        return {"mails": [mail.to_dict() for mail in self._world.mailbox.all()]}
+
+    def deliveries(self, body: Body) -> Any:
+        """What became of each delivery, skipping the first `after`."""
+        records = self._world.deliveries.records(int(body.get("after", 0)))
+        return {"deliveries": [record.to_dict() for record in records], "waiting": self._world.deliveries.waiting()}
+
+    def calls(self, body: Body) -> Any:
+        """Every AWS request seen, skipping the first `after`."""
+        return {"calls": [call.to_dict() for call in self._world.calls.all(int(body.get("after", 0)))]}
+
+    def logs(self, body: Body) -> Any:
+        """All that a function wrote."""
+        path = self._world.functions.log_path(body["function"])
+        return {"log": path.read_text(errors="replace") if path.exists() else ""}
+
+    def stats(self, body: Body) -> Any:
+        """Figures of the run so far."""
+        return {
+            "now": self._world.clock.now().isoformat(),
+            "minutes_run": self._world.minutes_run,
+            "deliveries": len(self._world.deliveries.records()),
+            "waiting": self._world.deliveries.waiting(),
+            "calls": len(self._world.calls.all()),
+            "cold_starts": self._world.functions.cold_starts,
+            "function_processes": self._world.functions.process_ids(),
+            "roles_enforced": self._world.roles.are_enforced,
+        }
+
+
+def with_control(application: Asgi, control: Control) -> Asgi:
+    """The emulator's application with the control endpoints before it. Only errors of ours answer 4xx or 500 here."""
+
+    async def serve(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith(PREFIX):
+            await application(scope, receive, send)
+            return
+        body = json.loads(await _read(receive) or b"{}")
+        status, answer = await asyncio.to_thread(_answer, control, scope["path"].removeprefix(PREFIX), body)
+        content = json.dumps(answer).encode()
+        headers = [(b"content-type", b"application/json"), (b"content-length", str(len(content)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": content})
+
+    return serve
+
+
+def _answer(control: Control, path: str, body: Body) -> tuple[int, Any]:
+    try:
+        return 200, control.serve(path, body)
+    except Exception as error:  # noqa: BLE001 - the caller raises it again, with this traceback
+        return 500, {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
+
+
+async def _read(receive: Any) -> bytes:
+    parts: list[bytes] = []
+    while True:
+        message = await receive()
+        parts.append(message.get("body", b""))
+        if not message.get("more_body"):
+            return b"".join(parts)

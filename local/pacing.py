@@ -1,0 +1,24 @@
+"""The virtual clock driven by real time, for people who play with a local AWS."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from local.clock import MINUTE, minute_of, sleep_real_seconds
+from local.world import World
+
+REAL_MINUTE_SECONDS = 60.0
+
+
+def keep_pace(world: World, minute_seconds: float | None) -> None:
+    """Run one virtual minute every `minute_seconds`; None does nothing. Never returns otherwise (a daemon's body)."""
+    if minute_seconds is None:
+        return
+    while True:
+        if minute_seconds == REAL_MINUTE_SECONDS and not world.clock.is_virtual:
+            now = world.clock.now()
+            sleep_real_seconds((minute_of(now) + MINUTE - now) / timedelta(seconds=1))
+            world.run_wall_clock_minute()
+        else:
+            sleep_real_seconds(minute_seconds)
+            world.advance_to(minute_of(world.clock.now()) + MINUTE)
