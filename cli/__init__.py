@@ -1,0 +1,1 @@
+"""The command `governor`: one file a verb. What each `--json` answer holds is written in cli/README.md."""

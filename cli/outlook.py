@@ -1,0 +1,116 @@
+"""What the budget guard would decide at this moment: the same gather and decide as in the function, reading only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from cli.account import aws
+from cli.errors import CliError, sentence_of
+
+if TYPE_CHECKING:
+    from cli.stage import Scope, Stage
+    from governor.domain.budget import BudgetSnapshot, GuardPlan
+    from governor.domain.decisions import Decision, InstanceVerdict
+    from governor.domain.settings import Mode
+    from governor.shell.settings import SettingsSnapshot
+
+NEXT_RUN = timedelta(minutes=5)
+"""The guard runs at least this often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What was seen, the settings in force, and what follows from both at `now`."""
+
+    now: datetime
+    snapshot: BudgetSnapshot
+    settings: SettingsSnapshot
+    plan: GuardPlan
+
+    @property
+    def decision(self) -> Decision:
+        """The decision of the moment."""
+        return self.plan.decision
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBack:
+    """The stops that only a pause keeps from happening; `unknown` says why they could not be worked out."""
+
+    level: str | None
+    instances: tuple[InstanceVerdict, ...]
+    unknown: str | None = None
+
+    @property
+    def usd_per_hour(self) -> float:
+        """What those instances cost."""
+        return sum(verdict.usd_per_hour or 0.0 for verdict in self.instances)
+
+
+def look_ahead(stage: Stage, scope: Scope, now: datetime) -> Outlook:
+    """Look at everything the guard looks at, and decide. Raises CliError before the first snapshot of the settings."""
+    from governor.aws.budgets import AwsBudgets
+    from governor.aws.catalogue import load_catalogue
+    from governor.aws.ec2_fleet import Ec2Fleet
+    from governor.aws.parameter_store import PauseParameter
+    from governor.domain.budget import decide
+    from governor.shell.budget_guard import GuardDeps, gather, load_state, moment_of
+    from governor.shell.events import Trigger
+    from governor.shell.settings import load_snapshot
+
+    home, budget_name = stage.home_region, stage.output("BudgetName")
+    store = stage.store()
+    settings = load_snapshot(store)
+    if settings is None:
+        raise CliError(
+            f"The stage {stage.name} has no snapshot of its settings yet; check_settings takes one within a minute "
+            f"of the deploy, so wait, or see what is wrong with: governor settings validate --stage {stage.name}."
+        )
+    deps = GuardDeps(
+        stage=stage.name,
+        home_region=home,
+        account_id=stage.account_id,
+        budget_name=budget_name,
+        store=store,
+        fleet=Ec2Fleet(scope.regions, lambda region: aws("ec2", region), scope.keys, stage.name),
+        budgets=AwsBudgets(aws("budgets", home), stage.account_id, budget_name),
+        pause=PauseParameter(aws("ssm", home), stage.name),
+        prices=load_catalogue(),
+        clock=lambda: now,
+    )
+    state = load_state(store)
+    moment = moment_of(Trigger("governor", now), state)
+    snapshot = gather(deps, settings, state, moment)
+    return Outlook(moment, snapshot, settings, decide(snapshot, settings.settings.budget, moment))
+
+
+def in_mode(outlook: Outlook, mode: Mode) -> tuple[Decision, Decision]:
+    """What would follow in another mode: at once, and in the run after that."""
+    from governor.domain.budget import decide
+
+    settings = replace(outlook.settings.settings.budget, mode=mode)
+    first = decide(outlook.snapshot, settings, outlook.now)
+    later = replace(outlook.snapshot, state=first.state)
+    return first.decision, decide(later, settings, outlook.now + NEXT_RUN).decision
+
+
+def held_by_pause(stage: Stage, now: datetime) -> HeldBack:
+    """The stops that would happen if nothing was paused. Whatever cannot be read is said, and stops no pause."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from pydantic import ValidationError
+
+    from cli.stage import find_scope
+    from governor.domain.budget import decide
+    from governor.domain.pause import Pause
+    from governor.ports import UnreadableError
+
+    try:
+        outlook = look_ahead(stage, find_scope(stage), now)
+    except (CliError, ClientError, BotoCoreError, UnreadableError, ValidationError) as error:
+        return HeldBack(None, (), sentence_of(error))
+    free = replace(outlook.snapshot, pause=Pause(active=False))
+    decision = decide(free, outlook.settings.settings.budget, outlook.now).decision
+    ids = {stop.instance_id for stop in decision.stops}
+    return HeldBack(decision.level, tuple(v for v in decision.verdicts if v.instance_id in ids))
