@@ -1,0 +1,90 @@
+"""The company of the demo: its people, its limit, and the machines it has left running."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from governor.domain.reasons import ReasonCode
+
+NAME = "Tern Audio"
+LIMIT_USD = 30_000.0
+"""The month's limit for GPU machines; the fleet below would cost about 56,000 in a whole month."""
+
+MAIL_OF_TOPIC = {
+    "PageTopicArn": "oncall@tern-audio.example",
+    "WarnTopicArn": "platform@tern-audio.example",
+    "InfoTopicArn": "platform-log@tern-audio.example",
+}
+
+OPS_LEAD = "maria.lopez"
+ON_CALL = "priya.nair"
+ENGINEER = "jonas.weber"
+
+GROUP_NAME = "transcribe-workers"
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One machine somebody launches. `launched_before` the story begins; `stays_because` None: to be stopped at 95 %."""
+
+    name: str
+    instance_type: str
+    tags: tuple[tuple[str, str], ...]
+    launched_before: timedelta
+    stays_because: ReasonCode | None
+    spot: bool = False
+    in_group: bool = False
+
+
+def _tags(criticality: str, project: str, pool: str) -> tuple[tuple[str, str], ...]:
+    return (
+        ("governor:managed", "local"),
+        ("governor:criticality", criticality),
+        ("governor:project", project),
+        ("governor:pool", pool),
+    )
+
+
+def _days(days: float) -> timedelta:
+    return timedelta(days=days)
+
+
+FLEET: tuple[Machine, ...] = (
+    Machine("speech-pretrain-0", "p4d.24xlarge", _tags("standard", "speech-pretrain", "training"), _days(2.5), None),
+    Machine("voice-sweep-3", "p4d.24xlarge", _tags("preemptible", "voice-clone", "training"), _days(0.4), None),
+    Machine("voice-lm-serve", "p4d.24xlarge", _tags("critical", "voice-api", "inference"), _days(2.9),
+            ReasonCode.CRITICAL),
+    Machine("voice-api-gw-0", "g4dn.xlarge", _tags("critical", "voice-api", "inference"), _days(2.9),
+            ReasonCode.CRITICAL),
+    Machine("voice-api-gw-1", "g4dn.xlarge", _tags("critical", "voice-api", "inference"), _days(2.9),
+            ReasonCode.CRITICAL),
+    Machine("eval-nightly", "g4dn.12xlarge", _tags("preemptible", "evaluation", "training"), _days(0.2), None),
+    Machine("denoise-train", "g4dn.8xlarge", _tags("standard", "denoise", "training"), _days(1.1), None),
+    Machine("nb-jonas", "g4dn.xlarge", _tags("standard", "notebooks", "notebooks"), _days(1.6), None),
+    Machine("nb-intern", "g4dn.2xlarge", _tags("preemptible", "notebooks", "notebooks"), _days(0.7), None),
+    Machine("nb-chen", "g4dn.xlarge", _tags("Standard ", "notebooks", "notebooks"), _days(1.4),
+            ReasonCode.TAG_NOT_EXACT),
+    Machine("sales-demo", "g4dn.xlarge", (), _days(2.7), ReasonCode.NOT_MANAGED),
+    Machine("avatar-render", "g5.2xlarge", _tags("standard", "avatar", "render"), _days(2.2),
+            ReasonCode.OUT_OF_SCOPE_FAMILY),
+    Machine("label-spot-7", "g4dn.xlarge", _tags("preemptible", "labelling", "batch"), _days(0.9),
+            ReasonCode.KIND_NOT_HANDLED, spot=True),
+    Machine(GROUP_NAME, "g4dn.xlarge", _tags("standard", "transcribe", "batch"), _days(1.9),
+            ReasonCode.KIND_NOT_HANDLED, in_group=True),
+)  # fmt: skip
+
+NEXT_MONTH: tuple[Machine, ...] = (
+    Machine("speech-pretrain-1", "p4d.24xlarge", _tags("standard", "speech-pretrain", "training"), _days(0), None),
+    Machine("voice-sweep-4", "p4d.24xlarge", _tags("preemptible", "voice-clone", "training"), _days(0), None),
+    Machine("denoise-train-2", "g4dn.8xlarge", _tags("standard", "denoise", "training"), _days(0), None),
+)
+"""Launched on the first of the next month, when the old ones stay stopped."""
+
+LATECOMER = Machine(
+    "customer-pilot", "g4dn.12xlarge", _tags("standard", "voice-clone", "training"), _days(0), None
+)  # fmt: skip
+"""Launched while the stop level is reached already."""
+
+STARTED_AGAIN = "nb-jonas"
+"""A person starts this one again after the Governor stopped it."""

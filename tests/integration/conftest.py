@@ -1,0 +1,144 @@
+"""One local AWS with the deployed app for all integration tests; each test begins in a month of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from governor.domain.settings import SETTINGS
+from local.answers import FleetInstance
+from local.client import LocalAws, local_aws
+from local.deploy import CdkApp, bootstrap, deploy, stack_outputs
+from local.mail import Mail
+
+ROOT = Path(__file__).resolve().parents[2]
+STAGE = "local"
+TREE = f"/governor/{STAGE}"
+RIGHT_ONES = frozenset({"big-standard", "big-preemptible", "small-standard", "small-preemptible"})
+"""What the sample fleet holds of managed, non-critical, plain p4d and g4dn instances."""
+
+
+@dataclass
+class Deployed:
+    """The deployed app, and what a person or AWS does to it."""
+
+    aws: LocalAws
+    state: dict[str, str]
+    control: dict[str, str]
+    fleet: list[FleetInstance] = field(default_factory=list)
+    first_mail: int = 0
+    first_call: int = 0
+
+    def put(self, name: str, value: str) -> None:
+        """Edit one parameter, as ops do, and let what follows happen."""
+        self.aws.client("ssm").put_parameter(Name=f"{TREE}/{name}", Value=value, Overwrite=True)
+        self.aws.settle()
+
+    def spend(self, amount_usd: float) -> None:
+        """Let AWS Budgets report this month's spend now, with its notices."""
+        self.aws.set_spend(amount_usd, refresh=True)
+        self.aws.settle()
+
+    def advance(self, minutes: int) -> None:
+        """Let virtual time pass."""
+        self.aws.advance(timedelta(minutes=minutes))
+
+    def mails(self) -> list[Mail]:
+        """E-mails of the Governor since the test began; those of CloudWatch alarms are left out."""
+        return [mail for mail in self.aws.mails()[self.first_mail :] if mail.subject.startswith("[Governor")]
+
+    def subjects(self) -> list[str]:
+        """Subjects without their prefix."""
+        return [mail.subject.partition("] ")[2] for mail in self.mails()]
+
+    def states(self) -> dict[str, str]:
+        """State of each instance of the fleet, by its role."""
+        ids = [member.instance_id for member in self.fleet]
+        answer = self.aws.client("ec2").describe_instances(InstanceIds=ids)
+        seen = {i["InstanceId"]: i["State"]["Name"] for r in answer["Reservations"] for i in r["Instances"]}
+        return {member.role: seen[member.instance_id] for member in self.fleet}
+
+    def stopped(self) -> frozenset[str]:
+        """Roles of the stopped instances."""
+        return frozenset(role for role, state in self.states().items() if state == "stopped")
+
+    def actions(self, function: str) -> set[str]:
+        """IAM actions that a deployed function called since the test began."""
+        name = self.control[f"{function}FunctionName"]
+        return {call.action for call in self.aws.calls(after=self.first_call) if call.function == name}
+
+    def invoke(self, function: str, event: Any) -> Any:
+        """Invoke a deployed function and return its answer."""
+        answer = self.aws.client("lambda").invoke(
+            FunctionName=self.control[f"{function}FunctionName"], Payload=json.dumps(event).encode()
+        )
+        payload = json.loads(answer["Payload"].read())
+        assert "FunctionError" not in answer, payload
+        return payload
+
+    def begin(self) -> None:
+        """A new month on its tenth day, a new fleet, initial settings, nothing spent."""
+        self.aws.set_faults()
+        self.aws.enforce_roles(False)
+        self.remove_fleet()
+        now = self.aws.now()
+        month = (now.replace(day=1) + timedelta(days=32)).replace(day=10, hour=9, minute=0, second=0, microsecond=0)
+        self.aws.set_clock(month)
+        self.reset_settings()
+        self.spend(0.0)
+        self.advance(6)
+        self.fleet = self.aws.create_fleet(STAGE)
+        self.aws.settle()
+        self.first_mail = len(self.aws.mails())
+        calls = self.aws.calls()
+        self.first_call = calls[-1].sequence if calls else 0
+
+    def reset_settings(self) -> None:
+        """Every parameter as the stage seeds it."""
+        initial = {spec.name: spec.default for spec in SETTINGS}
+        initial |= {"budget/mode": "enforce", "budget/grace-minutes": "0", "budget/confirm-minutes": "0"}
+        ssm = self.aws.client("ssm")
+        ssm.put_parameter(Name=f"{TREE}/control/pause", Value="off", Overwrite=True)
+        for name, value in initial.items():
+            ssm.put_parameter(Name=f"{TREE}/{name}", Value=value, Overwrite=True)
+        self.aws.settle()
+
+    def remove_fleet(self) -> None:
+        """Terminate everything that the last test launched."""
+        groups = self.aws.client("autoscaling")
+        for group in groups.describe_auto_scaling_groups()["AutoScalingGroups"]:
+            groups.delete_auto_scaling_group(AutoScalingGroupName=group["AutoScalingGroupName"], ForceDelete=True)
+        ec2 = self.aws.client("ec2")
+        for template in ec2.describe_launch_templates()["LaunchTemplates"]:
+            ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+        alive = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
+        for reservation in ec2.describe_instances(Filters=alive)["Reservations"]:
+            ec2.terminate_instances(InstanceIds=[instance["InstanceId"] for instance in reservation["Instances"]])
+        self.aws.settle()
+
+
+@pytest.fixture(scope="session")
+def deployed() -> Iterator[Deployed]:
+    """The real `cdk deploy` of stage local into a local AWS, once for all tests."""
+    with local_aws(seed=11) as aws:
+        bootstrap(aws, on_line=print)
+        deploy(aws, CdkApp(ROOT, context={"stage": STAGE}), on_line=print)
+        state = stack_outputs(aws, f"Governor-{STAGE}-State")
+        for topic in ("Page", "Warn", "Info"):
+            aws.client("sns").subscribe(
+                TopicArn=state[f"{topic}TopicArn"], Protocol="email", Endpoint=f"{topic.lower()}@example.com"
+            )
+        yield Deployed(aws, state, stack_outputs(aws, f"Governor-{STAGE}-Control"))
+
+
+@pytest.fixture
+def world(deployed: Deployed) -> Deployed:
+    """The deployed app at the beginning of a fresh month."""
+    deployed.begin()
+    return deployed

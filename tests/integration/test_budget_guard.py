@@ -1,0 +1,207 @@
+"""The budget guard as it is deployed: real functions, layers, rules, schedules, topics and roles in the local AWS."""
+
+from __future__ import annotations
+
+import pytest
+from botocore.exceptions import ClientError
+
+from local.faults import throttle
+from stacks.permissions import handler_actions
+from tests.integration.conftest import RIGHT_ONES, STAGE, Deployed
+
+CHANGING = {
+    "ec2:StopInstances",
+    "ec2:StartInstances",
+    "ec2:TerminateInstances",
+    "ec2:CreateTags",
+    "ec2:DeleteTags",
+    "autoscaling:SetDesiredCapacity",
+    "autoscaling:UpdateAutoScalingGroup",
+    "ssm:PutParameter",
+    "budgets:ModifyBudget",
+}
+
+
+def test_a_first_deploy_at_110_percent_that_observes_changes_nothing_and_tells_once(world: Deployed) -> None:
+    world.put("budget/mode", "observe")
+    mails_before = len(world.mails())
+    world.spend(1100.0)
+    world.advance(30)
+    assert world.stopped() == frozenset()
+    assert world.actions("GuardBudget") & CHANGING == set()
+    told = world.mails()[mails_before:]
+    assert [mail.subject for mail in told] == [
+        f"[Governor {STAGE}] would have stopped 4 instances (110 % of $1,000.00)"
+    ]
+    assert "only observes" in told[0].body
+    for member in world.fleet:
+        assert (member.instance_id in told[0].body.partition("Left running")[0]) is (member.role in RIGHT_ONES)
+
+
+def test_80_percent_sends_one_mail_and_stops_nothing(world: Deployed) -> None:
+    world.spend(800.0)
+    world.advance(30)
+    assert world.stopped() == frozenset()
+    assert world.subjects() == ["GPU spend at 80 % of $1,000.00"]
+    assert world.mails()[0].to == "warn@example.com"
+
+
+def test_95_percent_stops_exactly_the_right_ones_and_says_so(world: Deployed) -> None:
+    world.spend(950.0)
+    assert world.stopped() == RIGHT_ONES
+    world.advance(6)
+    assert world.subjects() == [
+        "stopping 4 instances, saves $48.35/h (95 % of the limit)",
+        "4 instances stopped, $48.35/h less",
+    ]
+    assert [mail.to for mail in world.mails()] == ["page@example.com", "info@example.com"]
+    world.advance(60)
+    assert world.stopped() == RIGHT_ONES
+    assert len(world.mails()) == 2
+
+
+def test_the_same_sns_message_five_times_changes_nothing_more(world: Deployed) -> None:
+    world.spend(960.0)
+    world.advance(6)
+    before = world.mails()
+    notice = next(
+        record.payload
+        for record in reversed(world.aws.deliveries())
+        if "Records" in record.payload and "Sns" in record.payload["Records"][0]
+    )
+    calls = len([c for c in world.aws.calls(after=world.first_call) if c.action == "ec2:StopInstances"])
+    for _ in range(5):
+        world.invoke("GuardBudget", notice)
+    world.aws.settle()
+    assert world.mails() == before
+    assert world.stopped() == RIGHT_ONES
+    assert len([c for c in world.aws.calls(after=world.first_call) if c.action == "ec2:StopInstances"]) == calls
+
+
+def test_an_edit_of_stop_percent_from_95_to_60_acts_within_a_minute(world: Deployed) -> None:
+    world.put("budget/warn-percent", "50")
+    world.spend(650.0)
+    assert world.stopped() == frozenset()
+    edited = world.aws.now()
+    world.put("budget/stop-percent", "60")
+    assert world.stopped() == RIGHT_ONES
+    assert (world.aws.now() - edited).total_seconds() <= 60
+    assert any("budget/stop-percent" in mail.body and "95" in mail.body and "60" in mail.body for mail in world.mails())
+
+
+def test_an_edit_that_stops_is_held_and_paged_where_confirm_minutes_say_so(world: Deployed) -> None:
+    world.put("budget/confirm-minutes", "10")
+    world.put("budget/warn-percent", "50")
+    world.spend(650.0)
+    world.put("budget/stop-percent", "60")
+    assert world.stopped() == frozenset()
+    assert any(mail.to == "page@example.com" and "was edited" in mail.body for mail in world.mails())
+    world.advance(15)
+    assert world.stopped() == RIGHT_ONES
+
+
+def test_warn_above_stop_changes_nothing_and_sends_one_clear_message(world: Deployed) -> None:
+    world.spend(850.0)
+    before = len(world.mails())
+    world.put("budget/warn-percent", "99")
+    world.advance(10)
+    (mail,) = world.mails()[before:]
+    assert "budget/warn-percent" in mail.body
+    assert "99" in mail.body
+    assert "below budget/stop-percent (95)" in mail.body
+    world.spend(960.0)
+    assert world.stopped() == RIGHT_ONES, "the last good settings stay in force"
+
+
+def test_a_pause_set_in_ssm_alone_holds_everything_while_another_value_is_wrong(world: Deployed) -> None:
+    world.put("budget/warn-percent", "99")
+    world.put("control/pause", "on because I am on a train")
+    world.spend(990.0)
+    world.advance(30)
+    assert world.stopped() == frozenset()
+    assert [s for s in world.subjects() if s.startswith("PAUSED")] == ["PAUSED at 99 % of the limit: $48.35/h goes on"]
+    world.put("control/pause", "off")
+    world.advance(6)
+    assert world.stopped() == RIGHT_ONES
+
+
+def test_a_deleted_pause_parameter_holds_everything(world: Deployed) -> None:
+    world.aws.client("ssm").delete_parameter(Name=f"/governor/{STAGE}/control/pause")
+    world.spend(990.0)
+    world.advance(10)
+    assert world.stopped() == frozenset()
+    world.aws.client("ssm").put_parameter(Name=f"/governor/{STAGE}/control/pause", Value="off", Type="String")
+
+
+def test_text_on_the_budget_topic_that_is_no_notice_is_forwarded_and_stops_nothing(world: Deployed) -> None:
+    event = {"Records": [{"Sns": {"Message": "please stop everything", "Timestamp": world.aws.now().isoformat()}}]}
+    world.invoke("GuardBudget", event)
+    world.aws.settle()
+    assert world.subjects() == ["a budget notice that cannot be used"]
+    assert world.stopped() == frozenset()
+
+
+def test_a_throttled_region_is_unknown_and_the_run_goes_on(world: Deployed) -> None:
+    world.aws.set_faults(throttle("ec2:DescribeInstances", count=20))
+    world.spend(960.0)
+    world.aws.set_faults()
+    assert world.stopped() == frozenset()
+    assert any("could not be read (RequestLimitExceeded" in mail.body for mail in world.mails())
+    world.advance(6)
+    assert world.stopped() == RIGHT_ONES
+
+
+# What a call is to IAM where the name of the call is not the name of the action.
+TRANSACTION = {"dynamodb:TransactWriteItems": {"dynamodb:PutItem", "dynamodb:ConditionCheckItem"}}
+
+
+def permitted_by(actions: set[str], granted: frozenset[str]) -> set[str]:
+    """The actions that calls needed; a transaction needs what its items are."""
+    needed: set[str] = set()
+    for action in actions:
+        needed |= TRANSACTION.get(action, {action}) & granted or {action}
+    return needed
+
+
+def test_with_roles_enforced_what_the_functions_use_is_what_they_are_granted(world: Deployed) -> None:
+    world.aws.enforce_roles(True)
+    world.spend(850.0)
+    world.put("budget/warn-percent", "70")
+    world.put("budget/warn-percent", "99")
+    world.advance(6)
+    world.spend(960.0)
+    world.advance(6)
+    assert world.stopped() == RIGHT_ONES
+    for name, function in (
+        ("GuardBudget", "guard_budget"),
+        ("CheckSettings", "check_settings"),
+        ("SendMessages", "send_messages"),
+    ):
+        granted = handler_actions(function)
+        assert permitted_by(world.actions(name), granted) == granted, function
+    denied = [c for c in world.aws.calls(after=world.first_call) if c.status >= 400 and c.function]
+    assert denied == []
+
+
+@pytest.mark.parametrize("role", ["small-critical", "without-criticality", "untagged"])
+def test_with_roles_enforced_the_guards_own_role_cannot_stop_what_is_critical_or_not_managed(
+    world: Deployed, role: str
+) -> None:
+    name = world.control["GuardBudgetFunctionName"]
+    configuration = world.aws.client("lambda").get_function_configuration(FunctionName=name)
+    credentials = world.aws.client("sts").assume_role(RoleArn=configuration["Role"], RoleSessionName="test")[
+        "Credentials"
+    ]
+    ec2 = world.aws.client(
+        "ec2",
+        aws_access_key_id=credentials["AccessKeyId"],
+        aws_secret_access_key=credentials["SecretAccessKey"],
+        aws_session_token=credentials["SessionToken"],
+    )
+    victim = next(member for member in world.fleet if member.role == role)
+    good = next(member for member in world.fleet if member.role == "small-standard")
+    world.aws.enforce_roles(True)
+    with pytest.raises(ClientError, match="UnauthorizedOperation"):
+        ec2.stop_instances(InstanceIds=[victim.instance_id])
+    ec2.stop_instances(InstanceIds=[good.instance_id])
+    assert world.stopped() == {"small-standard"}
