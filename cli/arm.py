@@ -40,7 +40,7 @@ def arm(
     - `governor arm budget --yes --stage prod`
     - `governor arm budget --mode observe`
     """
-    from cli.parameters import overwrite
+    from cli.parameters import overwrite, read_history
     from cli.stage import find_stage
     from cli.terminal import ask, current_time
     from governor.domain.settings import SETTINGS, SPEC_BY_NAME, Mode
@@ -54,15 +54,19 @@ def arm(
     outlook, first, later = _look(found, wanted, current_time())
     if not as_json:
         _show(found, outlook, wanted, first, later)
-    ask(f"Set {found.parameter(name)} to {wanted.value}?", yes=yes)
-    spec = SPEC_BY_NAME[name]
-    change = overwrite(found, name, wanted.value, description=spec.description, allowed_pattern=spec.allowed_pattern)
-    before = change.before.text if change.before else None
+    versions = read_history(found, name)
+    before = versions[-1].text if versions else None
+    if before != wanted.value:
+        ask(f"Set {found.parameter(name)} to {wanted.value}?", yes=yes)
+        spec = SPEC_BY_NAME[name]
+        overwrite(found, name, wanted.value, description=spec.description, allowed_pattern=spec.allowed_pattern)
     if as_json:
         _print(found, area, before, wanted, subscribers, first, later)
-        return
-    typer.echo(f"{found.parameter(name)}: {before or 'missing'} -> {wanted.value}")
-    typer.echo(f"check_settings takes it over within a minute; see governor status --stage {found.name}.")
+    elif before == wanted.value:
+        typer.echo(f"{found.parameter(name)} is {before} already; nothing was changed.")
+    else:
+        typer.echo(f"{found.parameter(name)}: {before or 'missing'} -> {wanted.value}")
+        typer.echo(f"check_settings takes it over within a minute; see governor status --stage {found.name}.")
 
 
 def _check_subscribers(stage: Stage, mode: Any, without: bool) -> dict[str, dict[str, int]]:

@@ -136,7 +136,7 @@ def show_verdicts(screen: Console, decision: Decision) -> None:
 
 
 def verdict_table(verdicts: Iterable[InstanceVerdict], stopped: set[str], *, at_stop_level: bool) -> Any:
-    """The table of verdicts. `stop` is done now; `(stop)` would be done at the stop level, or waits for a hold."""
+    """The table of verdicts. `stop` is done now; `stop, held` waits for a hold; `would stop` is for the stop level."""
     from governor.domain.decisions import Verdict
     from governor.domain.reasons import words
 
@@ -146,7 +146,7 @@ def verdict_table(verdicts: Iterable[InstanceVerdict], stopped: set[str], *, at_
         if verdict.instance_id in stopped:
             does, style = "stop", "bad"
         elif verdict.verdict is Verdict.STOP:
-            does, style = ("stop, held" if at_stop_level else "stop later"), "warn"
+            does, style = ("stop, held" if at_stop_level else "would stop"), "warn"
         shown.add_row(
             text(verdict.instance_id + (f"\n{verdict.name[:19]}" if verdict.name else "")),
             verdict.instance_type,

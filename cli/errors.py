@@ -51,7 +51,13 @@ def sentence_of(error: Exception) -> str | None:
     if isinstance(error, CliError):
         return str(error)
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
+    if isinstance(error, ResponseParserError):
+        return (
+            f"What answered in {_where()} is not AWS, or does not know the call ({_short(error)}); "
+            "check AWS_ENDPOINT_URL and proxies."
+        )
     if isinstance(error, ClientError):
         return _client_sentence(error)
     if isinstance(error, BotoCoreError):
@@ -127,6 +133,11 @@ NO_REGION = (
     "No AWS Region is set on this machine; set AWS_REGION to the Region in which the Governor is deployed, "
     "or choose a profile that has one with AWS_PROFILE."
 )
+
+
+def _short(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else text[:297] + "..."
 
 
 def _where() -> str:

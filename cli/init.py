@@ -25,7 +25,6 @@ NEW_STAGE: Mapping[str, Any] = {
         "limit_usd": 1000,
         "threshold_percents": [50, 80, 95, 100],
         "forecast_percent": 100,
-        "families": ["p4d", "g4dn"],
     },
     "tag_keys": {
         "managed": "governor:managed",
@@ -58,7 +57,7 @@ def init(
     yes: YesOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a stage into cdk.json from a scan: its Regions, families, a proposed limit, and the tag keys.
+    """Write a stage into cdk.json from a scan: its Regions, a proposed limit, and the tag keys.
 
     Reads the account and changes nothing there. What a stage that exists says besides is kept, and so is the rest of
     the file. Asks before it overwrites a stage.
@@ -125,12 +124,9 @@ def propose(
     from cli.terminal import HOURS_PER_MONTH
 
     rate_by_region: dict[str, float] = {}
-    rate_by_family: dict[str, float] = {}
     for verdict in found.decision.verdicts:
         rate = verdict.usd_per_hour or 0.0
         rate_by_region[verdict.region] = rate_by_region.get(verdict.region, 0.0) + rate
-        family = verdict.instance_type.partition(".")[0]
-        rate_by_family[family] = rate_by_family.get(family, 0.0) + rate
     entry = json.loads(json.dumps(before if before is not None else NEW_STAGE))
     home = home_region()
     dearest = sorted(rate_by_region, key=lambda region: (-rate_by_region[region], region))
@@ -138,8 +134,6 @@ def propose(
     budget = entry.setdefault("budget", {})
     for field, value in NEW_STAGE["budget"].items():
         budget.setdefault(field, value)
-    if rate_by_family:
-        budget["families"] = sorted(rate_by_family, key=lambda family: (-rate_by_family[family], family))
     if limit_usd is not None:
         budget["limit_usd"] = int(limit_usd) if limit_usd == int(limit_usd) else limit_usd
     else:

@@ -60,7 +60,7 @@ def look_ahead(stage: Stage, scope: Scope, now: datetime) -> Outlook:
     from governor.shell.events import Trigger
     from governor.shell.settings import load_snapshot
 
-    home, budget_name = stage.home_region, stage.output("BudgetName")
+    home = stage.home_region
     store = stage.store()
     settings = load_snapshot(store)
     if settings is None:
@@ -72,13 +72,14 @@ def look_ahead(stage: Stage, scope: Scope, now: datetime) -> Outlook:
         stage=stage.name,
         home_region=home,
         account_id=stage.account_id,
-        budget_name=budget_name,
+        budget_name=scope.budget_name,
         store=store,
         fleet=Ec2Fleet(scope.regions, lambda region: aws("ec2", region), scope.keys, stage.name),
-        budgets=AwsBudgets(aws("budgets", home), stage.account_id, budget_name),
+        budgets=AwsBudgets(aws("budgets", home), stage.account_id, scope.budget_name),
         pause=PauseParameter(aws("ssm", home), stage.name),
         prices=load_catalogue(),
         clock=lambda: now,
+        counted_families=scope.counted_families,
     )
     state = load_state(store)
     moment = moment_of(Trigger("governor", now), state)

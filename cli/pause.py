@@ -142,12 +142,11 @@ def report(stage: Stage, change: ParameterChange, held: HeldBack, now: datetime,
 
 
 def _words(before: Any) -> str:
-    from cli.terminal import clock
-    from governor.domain.settings_review import person
+    from cli.terminal import clock, who
 
     if before is None:
         return "missing, which counts as paused"
-    return f"{before.text} (written {clock(before.at)} by {person(before.by)})"
+    return f"{before.text} (written {clock(before.at)} by {who(before.by)})"
 
 
 def _show_held(screen: Any, held: HeldBack, *, paused: bool) -> None:

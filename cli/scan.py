@@ -130,7 +130,9 @@ def _judge(inventory: Inventory, prices: PriceCatalogue, stage: str, home: str, 
         pause=Pause(active=False),
         settings_version=0,
     )
-    return decide(snapshot, settings, now).decision
+    # An instance may have been launched a moment after `now` by a clock that is a little ahead of ours.
+    launched = [instance.launched_at for instance in instances if instance.launched_at is not None]
+    return decide(snapshot, settings, max(now, *launched) if launched else now).decision
 
 
 def run_rate_usd_per_hour(found: Scan) -> float:

@@ -10,6 +10,7 @@ from cli.terminal import clock, console, count, table, text, usd
 if TYPE_CHECKING:
     from rich.console import Console
 
+MAX_NAMED_REGIONS = 5
 REACH_STYLES = {"within-reach": "good", "missing-tag": "warn", "left-alone": ""}
 
 
@@ -37,7 +38,10 @@ def _show_unknown(screen: Console, answer: Mapping[str, Any]) -> None:
     for call in answer["refused_calls"]:
         by_call.setdefault((call["call"], call["why"]), []).append(call["region"])
     for (call, why), regions in by_call.items():
-        screen.print(f"Not answered: {call} in {', '.join(regions)} ({why})", style="warn", markup=False)
+        where = ", ".join(regions[:MAX_NAMED_REGIONS])
+        if len(regions) > MAX_NAMED_REGIONS:
+            where = f"{len(regions)} of {len(answer['regions'])} Regions"
+        screen.print(f"Not answered: {call} in {where} ({why})", style="warn", markup=False)
 
 
 def _show_instances(screen: Console, answer: Mapping[str, Any]) -> None:

@@ -186,8 +186,7 @@ def show_history(
     """
     from cli.parameters import read_history
     from cli.stage import find_stage
-    from cli.terminal import clock, console, iso, print_json, table, text
-    from governor.domain.settings_review import person
+    from cli.terminal import clock, console, iso, print_json, table, text, who
 
     wanted = _names(name)
     found = find_stage(stage)
@@ -219,7 +218,7 @@ def show_history(
     for each, before, after in changes:
         first = "" if before is None and after.number == 1 else "?"
         shown.add_row(
-            clock(after.at), each, text(before.text if before else first), text(after.text), text(person(after.by))
+            clock(after.at), each, text(before.text if before else first), text(after.text), text(who(after.by))
         )
     screen.print(shown)
 

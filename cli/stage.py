@@ -51,10 +51,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """What the deployed functions look at: the listed Regions, home first, and the tag keys."""
+    """What the deployed functions look at: the listed Regions, home first, the tag keys, the budget and its scope."""
 
     regions: tuple[str, ...]
     keys: TagKeys
+    budget_name: str
+    counted_families: frozenset[str]
 
 
 def find_stage(name: str | None) -> Stage:
@@ -103,7 +105,7 @@ def seek_stage(name: str | None) -> Stage | None:
 
 
 def find_scope(stage: Stage) -> Scope:
-    """The Regions and tag keys of the deployed functions. Raises CliError where the deploy does not say them."""
+    """What the deployed functions look at. Raises CliError where the deploy does not say it."""
     stack = _describe(f"Governor-{stage.name}-Control", stage.home_region)
     if stack is None:
         raise CliError(
@@ -111,26 +113,21 @@ def find_scope(stage: Stage) -> Scope:
             f"finish its deploy first: make deploy STAGE={stage.name}."
         )
     outputs = {**stage.outputs, **_outputs_of(stack)}
-    regions, keys = outputs.get("Regions"), outputs.get("TagKeys")
-    if regions is None or keys is None:
-        function = outputs.get("GuardBudgetFunctionName")
-        if function is None:
+    for needed in ("BudgetFamilies", "BudgetName", "Regions", "TagKeys"):
+        if not outputs.get(needed):
             raise CliError(
-                f"The stack Governor-{stage.name}-Control in {stage.home_region} has no output "
-                f"GuardBudgetFunctionName; finish its deploy first: make deploy STAGE={stage.name}."
+                f"The stack Governor-{stage.name}-Control in {stage.home_region} has no output {needed}; "
+                f"finish its deploy first: make deploy STAGE={stage.name}."
             )
-        answer = aws("lambda", stage.home_region).get_function_configuration(FunctionName=function)
-        environment = answer.get("Environment", {}).get("Variables", {})
-        regions, keys = environment.get("GOVERNOR_REGIONS", ""), environment.get("TAG_KEYS", "")
-    return _read_scope(stage, regions, keys)
+    return _read_scope(stage, outputs)
 
 
-def _read_scope(stage: Stage, regions: str, keys: str) -> Scope:
+def _read_scope(stage: Stage, outputs: Mapping[str, str]) -> Scope:
     from governor.domain.tags import TagKeys
 
-    listed = tuple(region for region in regions.split(",") if region)
+    listed = tuple(region for region in outputs["Regions"].split(",") if region)
     try:
-        tag_keys = TagKeys(**json.loads(keys))
+        tag_keys = TagKeys(**json.loads(outputs["TagKeys"]))
     except (ValueError, TypeError):
         tag_keys = None
     if not listed or tag_keys is None:
@@ -138,7 +135,7 @@ def _read_scope(stage: Stage, regions: str, keys: str) -> Scope:
             f"The deploy of stage {stage.name} in {stage.home_region} does not say its Regions and tag keys in a way "
             f"that this version reads; deploy it again: make deploy STAGE={stage.name}."
         )
-    return Scope(listed, tag_keys)
+    return Scope(listed, tag_keys, outputs["BudgetName"], frozenset(outputs["BudgetFamilies"].split(",")))
 
 
 def _describe(stack_name: str, region: str) -> Mapping[str, Any] | None:

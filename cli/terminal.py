@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 WIDTH = 100
+_OUR_FUNCTION = re.compile(r"^Governor-[a-z0-9-]+-Control-(?P<name>[A-Za-z]+?)Function[0-9A-F]{8}")
+"""Names that CloudFormation gives to our functions; as sessions of their roles they write parameters."""
+
 HOURS_PER_MONTH = 730
 """AWS counts a month as 730 hours in its price examples."""
 
@@ -114,6 +118,23 @@ def age(passed: timedelta) -> str:
     if seconds < 2 * 86400:
         return f"{seconds // 3600} h"
     return f"{seconds // 86400} d"
+
+
+def who(identity: str) -> str:
+    """Who an ARN is, short enough for a table: `alice (Admin)` for a session of a role."""
+    from governor.domain.settings_review import person
+
+    parts = person(identity).split("/")
+    ours = _OUR_FUNCTION.match(parts[-1])
+    if ours is not None:
+        return f"the Governor ({ours['name']})"
+    if parts[0] == "assumed-role" and len(parts) == 3:
+        return f"{_shorten(parts[2])} ({_shorten(parts[1])})"
+    return _shorten("/".join(parts), 48)
+
+
+def _shorten(words: str, characters: int = 24) -> str:
+    return words if len(words) <= characters else words[: characters - 3] + "..."
 
 
 def count(number: int, noun: str = "instance") -> str:

@@ -85,6 +85,3 @@ LATECOMER = Machine(
     "customer-pilot", "g4dn.12xlarge", _tags("standard", "voice-clone", "training"), _days(0), None
 )  # fmt: skip
 """Launched while the stop level is reached already."""
-
-STARTED_AGAIN = "nb-jonas"
-"""A person starts this one again after the Governor stopped it."""

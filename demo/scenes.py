@@ -13,10 +13,10 @@ from governor.domain.meter import period_end, period_start
 from governor.domain.reasons import ReasonCode
 from local.mail import Mail
 
-from demo.company import ENGINEER, FLEET, LATECOMER, LIMIT_USD, NEXT_MONTH, ON_CALL, OPS_LEAD, STARTED_AGAIN, Machine
+from demo.company import ENGINEER, FLEET, LATECOMER, LIMIT_USD, NEXT_MONTH, ON_CALL, OPS_LEAD, Machine
 from demo.story import Crossing, MarkKind, Thresholds
 from demo.terminal import duration, usd
-from demo.theatre import STAGE, Theatre, first_of_month_after
+from demo.theatre import STAGE, PlayError, Theatre, first_of_month_after
 
 SPENT_BEFORE_USD = 32_700.0
 """What the month before has cost when the Governor is installed: 109 % of the limit."""
@@ -61,7 +61,6 @@ def _observe(theatre: Theatre, played: Played) -> None:
             theatre.aws.set_clock(installed - machine.launched_before)
             theatre.launch(ENGINEER, machine)
         theatre.begin(installed, SPENT_BEFORE_USD)
-        theatre.aws.enforce_roles(True)
     theatre.open_scene(1, "Installed: it only observes")
     theatre.tell(
         f"The month's GPU bill stands at {usd(SPENT_BEFORE_USD, 0)} of {usd(LIMIT_USD, 0)} when the Governor is "
@@ -75,7 +74,8 @@ def _observe(theatre: Theatre, played: Played) -> None:
         ("budget/confirm-minutes", "10"),
     ):
         theatre.edit(OPS_LEAD, name, value, settle=False)
-    theatre.edits.clear()  # part of the install: the stage `local` seeds other values than a production stage
+    theatre.edits.clear()
+    theatre.acts.clear()  # part of the install: the stage `local` seeds other values than a production stage
     theatre.refresh_budget()
     theatre.aws.hold_deliveries(False)
     theatre.run(6)
@@ -152,6 +152,7 @@ def _stop(theatre: Theatre, played: Played) -> None:
     )
     played.states_before = theatre.states()
     played.rate_before = theatre.run_rate()
+    billed_rate = theatre.rate_in_budget()
     theatre.check("95 % was reported", True, reported)
     notice = theatre.mails(before)
     theatre.check("mails at once: the notice", ["page"], [theatre.severity_of(mail) for mail in notice])
@@ -165,7 +166,7 @@ def _stop(theatre: Theatre, played: Played) -> None:
     played.rate_after = theatre.run_rate()
     spent = theatre.true_usd
     left = period_end(theatre.now()) - theatre.now()
-    played.month_end_without_usd = spent + played.rate_before * (left / timedelta(hours=1))
+    played.month_end_without_usd = spent + billed_rate * (left / timedelta(hours=1))
     mails = theatre.mails(before)
     _mark_mails(theatre, mails)
     stopped = {name for name, state in played.states_after.items() if state == "stopped"}
@@ -211,16 +212,14 @@ def _slip(theatre: Theatre, played: Played) -> None:
     before = len(theatre.mails())
     theatre.open_scene(4, "A slip of the hand: one clear message, nothing changes")
     theatre.tell(
-        f"A new month. The teams launch {len(NEXT_MONTH)} fresh machines, and {ENGINEER} starts {STARTED_AGAIN} again, "
-        "which the Governor had stopped."
+        f"A new month. The old machines stay stopped; the teams launch {len(NEXT_MONTH)} fresh ones for the next experiments."
     )
     for machine in NEXT_MONTH:
         theatre.launch(ENGINEER, machine)
-    theatre.start_again(ENGINEER, STARTED_AGAIN)
     theatre.run(6)
-    mails = theatre.mails(before)
-    _mark_mails(theatre, mails)
-    theatre.check("mails: a machine was started again", ["warn"], [theatre.severity_of(mail) for mail in mails])
+    theatre.check("mails", 0, len(theatre.mails(before)))
+    stopped = {name for name, state in theatre.states().items() if state == "stopped"}
+    theatre.check("machines still stopped", _names(FLEET), stopped)
 
     theatre.check("62 % was reported", True, theatre.wait_until_reported(62))
     before, version = len(theatre.mails()), _version(theatre)
@@ -279,7 +278,6 @@ def _obey(theatre: Theatre, played: Played) -> None:
         duration(waited.total_seconds()),
     )  # fmt: skip
     theatre.check("fresh machines stopped", _names(NEXT_MONTH), {n for n in _names(NEXT_MONTH) if states[n] == "stopped"})
-    theatre.check("state of the machine that a person started again", "running", states[STARTED_AGAIN])
     critical = {one.name for one in FLEET if one.stays_because is ReasonCode.CRITICAL}
     theatre.check("critical machines running", critical, {name for name in critical if states[name] == "running"})
     theatre.run(5)
@@ -327,6 +325,7 @@ def _refuse(theatre: Theatre) -> None:
         "Suppose the code were wrong. The demo takes the role of guard_budget and calls EC2 with it directly; the "
         "policies of the deployed role decide."
     )
+    theatre.aws.enforce_roles(True)
     ec2 = _as_guard(theatre)
     critical = next(one.name for one in FLEET if one.stays_because is ReasonCode.CRITICAL)
     unmanaged = next(one.name for one in FLEET if one.stays_because is ReasonCode.NOT_MANAGED)
@@ -334,6 +333,7 @@ def _refuse(theatre: Theatre) -> None:
     standard = NEXT_MONTH[0].name
     for label, name in (("critical", critical), ("unmanaged", unmanaged), ("with an inexact tag", inexact)):
         answer = _try_stop(ec2, theatre.ids[name])
+        theatre.act("the role of guard_budget", f"tried to stop {name} directly: EC2 answers {answer}")
         theatre.check(f"EC2's answer for {name} ({label})", "UnauthorizedOperation", answer)
     theatre.check(f"EC2's answer for {standard} (standard, stopped already)", "accepted", _try_stop(ec2, theatre.ids[standard]))
     theatre.check("state of the critical machine", "running", theatre.states()[critical])
@@ -395,7 +395,10 @@ def _thresholds(theatre: Theatre) -> Thresholds:
 
 def _latest(theatre: Theatre, level: str | None = None) -> Decision:
     found = theatre.decisions(theatre.now() - timedelta(days=1), theatre.now())
-    return [decision for decision in found if level is None or decision.level == level][-1]
+    matching = [decision for decision in found if level is None or decision.level == level]
+    if not matching:
+        raise PlayError(f"guard_budget has recorded no decision of level {level or 'any'} by {_when(theatre.now())}")
+    return matching[-1]
 
 
 def _taken(theatre: Theatre, decision: Decision) -> set[str]:

@@ -53,10 +53,14 @@ class OpenScene:
     checks: list[Check] = field(default_factory=list)
 
 
+class PlayError(RuntimeError):
+    """The demo cannot go on; the text says what was missing."""
+
+
 class Theatre:
     """Moves the clock, keeps the true bill, lets people act, and notes what is seen. All times are virtual, UTC."""
 
-    def __init__(self, aws: LocalAws, deployed: Deployed, narrator: Narrator, seed: int = 11) -> None:
+    def __init__(self, aws: LocalAws, deployed: Deployed, narrator: Narrator, seed: int = 17) -> None:
         self.aws = aws
         self.deployed = deployed
         self.narrator = narrator
@@ -76,6 +80,9 @@ class Theatre:
         self._people: dict[str, dict[str, str]] = {}
         self._scene: OpenScene | None = None
         self._moment = aws.now()
+        self._image = ""
+        self._seen: dict[str, dict[str, Any]] | None = None
+        self.acts: list[tuple[datetime, str, str]] = []
 
     # scenes and checks
 
@@ -149,8 +156,14 @@ class Theatre:
         ssm = self.client_of(person, "ssm")
         ssm.put_parameter(Name=f"/governor/{STAGE}/{name}", Value=value, Type="String", Overwrite=True)
         self.edits.append((self._moment, person, name, value))
+        self.act(person, f"set {name} to {value}")
         if settle:
             self.aws.settle()
+        self._seen = None
+
+    def act(self, person: str, did: str) -> None:
+        """Note what a person did, for the timeline."""
+        self.acts.append((self._moment, person, did))
 
     def parameter(self, name: str) -> str:
         """The text of a parameter."""
@@ -160,7 +173,8 @@ class Theatre:
 
     def launch(self, person: str, machine: Machine) -> None:
         """Launch one machine as that person."""
-        self._accrue(self._moment)
+        self._seen = None
+        self.act(person, f"launched {machine.name} ({machine.instance_type})")
         if machine.in_group:
             self.ids[machine.name] = self._launch_group(machine)
             return
@@ -178,9 +192,12 @@ class Theatre:
         self.ids[machine.name] = answer["Instances"][0]["InstanceId"]
 
     def _image_id(self) -> str:
+        if self._image:
+            return self._image
         filters = [{"Name": "root-device-type", "Values": ["ebs"]}, {"Name": "architecture", "Values": ["x86_64"]}]
         images = self._ec2.describe_images(Owners=["amazon"], Filters=filters)["Images"]
-        return str(min(image["ImageId"] for image in images))
+        self._image = str(min(image["ImageId"] for image in images))
+        return self._image
 
     def _launch_group(self, machine: Machine) -> str:
         subnets = self._ec2.describe_subnets()["Subnets"]
@@ -203,17 +220,14 @@ class Theatre:
         group = groups.describe_auto_scaling_groups(AutoScalingGroupNames=[GROUP_NAME])["AutoScalingGroups"][0]
         return str(group["Instances"][0]["InstanceId"])
 
-    def start_again(self, person: str, name: str) -> None:
-        """Start a stopped machine as that person."""
-        self._accrue(self._moment)
-        self.client_of(person, "ec2").start_instances(InstanceIds=[self.ids[name]])
-        self.aws.settle()
-
     def instances(self) -> dict[str, dict[str, Any]]:
-        """Every instance of ours that is not terminated, as EC2 describes it, by id."""
+        """Every instance that is not terminated, as EC2 describes it, by id. Read again after everything that acts."""
+        if self._seen is not None:
+            return self._seen
         pages = self._ec2.get_paginator("describe_instances").paginate()
         found = [one for page in pages for reservation in page["Reservations"] for one in reservation["Instances"]]
-        return {one["InstanceId"]: one for one in found if one["State"]["Name"] != "terminated"}
+        self._seen = {one["InstanceId"]: one for one in found if one["State"]["Name"] != "terminated"}
+        return self._seen
 
     def states(self) -> dict[str, str]:
         """State of every machine by its name."""
@@ -259,8 +273,9 @@ class Theatre:
         until = self._moment + timedelta(minutes=minutes)
         while self._moment < until:
             step = min(until, self._moment + timedelta(minutes=5))
-            rate = self._rate_in_budget()
+            rate = self.rate_in_budget()
             self.aws.advance_to(step)
+            self._seen = None
             self._charge(step, rate)
             self.sample()
 
@@ -268,6 +283,7 @@ class Theatre:
         """AWS Budgets sees the bill of this moment; its notices are delivered."""
         self.aws.refresh_budgets()
         self.aws.settle()
+        self._seen = None
         self.reported_usd = self.read_budget()
         self.sample()
 
@@ -283,9 +299,9 @@ class Theatre:
     def wait_until_reported(self, percent: float, *, at_most: int = 60) -> bool:
         """Let refreshes pass until AWS Budgets reports `percent` of the limit; False when it does not come."""
         for _ in range(at_most):
+            self.wait_for_refresh()
             if (self.reported_usd or 0.0) >= LIMIT_USD * percent / 100:
                 return True
-            self.wait_for_refresh()
         return False
 
     def read_budget(self) -> float | None:
@@ -317,7 +333,8 @@ class Theatre:
         """USD per hour of everything that runs, at list price."""
         return sum(self._price(one) for one in self.instances().values() if _is_running(one))
 
-    def _rate_in_budget(self) -> float:
+    def rate_in_budget(self) -> float:
+        """USD per hour of what runs and is in the scope of the AWS budget."""
         return sum(
             self._price(one)
             for one in self.instances().values()
@@ -338,7 +355,7 @@ class Theatre:
         return f"{self._prices.region}, {self._prices.dated}"
 
     def _accrue(self, moment: datetime) -> None:
-        self._charge(moment, self._rate_in_budget())
+        self._charge(moment, self.rate_in_budget())
 
     def _charge(self, moment: datetime, rate_usd_per_hour: float) -> None:
         self.true_usd += rate_usd_per_hour * ((moment - self._moment) / timedelta(hours=1))
@@ -355,8 +372,15 @@ class Theatre:
     # what the Governor did
 
     def mails(self, after: int = 0) -> list[Mail]:
-        """Mails to people, skipping the first `after`."""
-        return [mail for mail in self.aws.mails() if mail.protocol == "email"][after:]
+        """Mails of the Governor to people, skipping the first `after`."""
+        return [mail for mail in self._all_mails() if mail.subject.startswith("[Governor ")][after:]
+
+    def alarm_mails(self) -> list[Mail]:
+        """Mails of CloudWatch alarms on the Governor itself."""
+        return [mail for mail in self._all_mails() if not mail.subject.startswith("[Governor ")]
+
+    def _all_mails(self) -> list[Mail]:
+        return [mail for mail in self.aws.mails() if mail.protocol == "email"]
 
     def severity_of(self, mail: Mail) -> str:
         """page, warn or info: by the topic it came from."""

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
+from local.authorisation import Authorisation
 from local.emulator import Emulator
 from local.faults import Fault, Faults
 from local.functions import Functions
@@ -19,7 +20,11 @@ Answer = tuple[int, dict[str, str], Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request. `function` is the deployed function that made it, or empty; `action` is in IAM's words."""
+    """One request. `function` is the deployed function that made it, or empty.
+
+    `action` is the API operation (`budgets:DescribeBudget`), `permissions` what it needs in IAM's words
+    (`budgets:ViewBudget`; a DynamoDB transaction needs those of its items).
+    """
 
     sequence: int
     at: str
@@ -28,6 +33,7 @@ class Call:
     action: str
     status: int
     fault: str
+    permissions: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """The call as plain JSON."""
@@ -44,6 +50,7 @@ class Request:
     function: str
     region: str
     parameters: Mapping[str, list[str]]
+    permissions: tuple[str, ...]
 
 
 _current: contextvars.ContextVar[Request | None] = contextvars.ContextVar("_current", default=None)
@@ -63,6 +70,7 @@ class Calls:
         faults: Faults,
         now: Callable[[], datetime],
         functions: Functions,
+        authorisation: Authorisation,
     ) -> None:
         self._faults = faults
         self._now = now
@@ -77,11 +85,7 @@ class Calls:
         self._detect_service = relied_on(
             emulator.router, "detect_service", ("method", "path", "headers", "query_params")
         )
-        self._action = relied_on(
-            emulator.iam_actions,
-            "extract_iam_action",
-            ("service", "method", "path", "headers", "body", "query_params"),
-        )
+        self._authorisation = authorisation
         self._caller = relied_on(emulator.iam_evaluator, "request_caller_arn", ("headers", "query_params"))
         self._error = relied_on(
             emulator.iam_actions,
@@ -145,7 +149,10 @@ class Calls:
     ) -> Request:
         parameters = self._parameters(method, path, headers, body, query_params)
         service = self._detect_service(method, path, headers, parameters)
-        action = self._action(service, method, path, headers, body, parameters) or f"{service}:{method} {path}"
+        action = (
+            self._authorisation.operation_of(service, method, path, headers, body, parameters)
+            or f"{service}:{method} {path}"
+        )
         identity = self._functions.identity_of(headers.get("x-amz-security-token", ""))
         return Request(
             service=service,
@@ -154,6 +161,7 @@ class Calls:
             function=identity.function if identity else "",
             region=self._region(),
             parameters=parameters,
+            permissions=self._authorisation.permissions_of(action, body, self._region(), self._account_id()),
         )
 
     def _fail(self, request: Request, fault: Fault, request_id: str, headers: dict[str, str]) -> Answer:
@@ -179,5 +187,6 @@ class Calls:
                     action=request.action,
                     status=status,
                     fault=fault.name if fault else "",
+                    permissions=request.permissions,
                 )
             )

@@ -144,7 +144,10 @@ class LocalAws:
 
     def calls(self, after: int = 0) -> list[Call]:
         """Every AWS request seen (who, which action, with what status), in order, skipping the first `after`."""
-        return [Call(**one) for one in self.control("calls", after=after)["calls"]]
+        return [
+            Call(**{**one, "permissions": tuple(one["permissions"])})
+            for one in self.control("calls", after=after)["calls"]
+        ]
 
     def function_log(self, function_name: str) -> str:
         """All that a function wrote so far."""

@@ -121,11 +121,11 @@ class ResourceTypes:
         name = properties.get("LifecycleHookName") or self._physical_name(stack, logical_id, max_len=255)
         with self._moto.lock:
             self._groups().create_lifecycle_hook(
-                properties["AutoScalingGroupName"],
-                name,
-                properties["LifecycleTransition"],
-                properties.get("HeartbeatTimeout"),
-                properties.get("DefaultResult"),
+                name=name,
+                as_name=properties["AutoScalingGroupName"],
+                transition=properties["LifecycleTransition"],
+                timeout=properties.get("HeartbeatTimeout"),
+                result=properties.get("DefaultResult") or "ABANDON",
             )
         return name, {}
 

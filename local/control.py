@@ -11,6 +11,7 @@ from typing import Any
 
 from local.faults import Fault
 from local.fleet import create_sample_fleet
+from local.patching import patched_points
 from local.world import World
 
 PREFIX = "/_local/"
@@ -37,6 +38,7 @@ class Control:
             "logs": self.logs,
             "mails": self.mails,
             "parameters": self.parameters,
+            "points": self.points,
             "roles": self.roles,
             "settle": self.settle,
             "spend": self.spend,
@@ -133,6 +135,10 @@ class Control:
     def calls(self, body: Body) -> Any:
         """Every AWS request seen, skipping the first `after`."""
         return {"calls": [call.to_dict() for call in self._world.calls.all(int(body.get("after", 0)))]}
+
+    def points(self, body: Body) -> Any:
+        """The functions of the emulator that were replaced or relied on."""
+        return {"points": [{"owner": one.owner, "name": one.name} for one in patched_points()]}
 
     def logs(self, body: Body) -> Any:
         """All that a function wrote."""

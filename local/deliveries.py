@@ -10,11 +10,14 @@ from __future__ import annotations
 import heapq
 import itertools
 import json
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
+
+_log = logging.getLogger("local.deliveries")
 
 RETRY_AFTER = (timedelta(minutes=1), timedelta(minutes=2))
 DEFAULT_RETRIES = 2
@@ -124,6 +127,7 @@ class DeliveryQueue:
         self._drain_lock = threading.Lock()
         self._records: list[DeliveryRecord] = []
         self._is_held = False
+        self._background_error: Exception | None = None
 
     def add(self, function_arn: str, payload: Any, *, source: str, dead_letter_arn: str = "") -> None:
         """Queue one event, due now."""
@@ -157,8 +161,14 @@ class DeliveryQueue:
             return len(self._heap)
 
     def drain(self) -> int:
-        """Run everything that is due, in order, until nothing is left; returns how many runs that took."""
+        """Run everything that is due, in order, until nothing is left; returns how many runs that took.
+
+        Raises what went wrong in the background since the last call (a dead-letter queue that is not there).
+        """
         with self._drain_lock:
+            if self._background_error is not None:
+                error, self._background_error = self._background_error, None
+                raise error
             runs = 0
             while True:
                 delivery = self._pop_due()
@@ -174,7 +184,15 @@ class DeliveryQueue:
             self._wake.wait()
             self._wake.clear()
             if not self._is_held and not stopped.is_set():
-                self.drain()
+                self._drain_in_background()
+
+    def _drain_in_background(self) -> None:
+        """An error here has nobody to go to; the next `drain` that somebody waits for raises it."""
+        try:
+            self.drain()
+        except Exception as error:  # noqa: BLE001 - raised again by the next drain
+            _log.exception("a delivery failed")
+            self._background_error = error
 
     def record(self, record: DeliveryRecord) -> None:
         """Keep what became of a batch that did not come through this queue."""

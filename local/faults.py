@@ -60,8 +60,10 @@ def capacity_shortage(count: int = 0) -> Fault:
 
 def throttle(action: str, *, function: str = "", first: int = 1, count: int = 1) -> Fault:
     """A service answers that it is called too often, in its own words."""
-    code = "RequestLimitExceeded" if action.startswith("ec2:") else "ThrottlingException"
-    return Fault(action, error_code=code, message="Rate exceeded", function=function, first=first, count=count)
+    code, status = ("RequestLimitExceeded", 503) if action.startswith("ec2:") else ("ThrottlingException", 400)
+    return Fault(
+        action, error_code=code, message="Rate exceeded", status=status, function=function, first=first, count=count
+    )
 
 
 def access_denied(action: str, *, function: str = "", first: int = 1, count: int = 0) -> Fault:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -10,6 +11,7 @@ from local.calls import current_request
 from local.clock import wall_time_seconds
 from local.emulator import Emulator
 from local.moto_bridge import Moto
+from local.options import LOOPBACK
 from local.patching import replace
 
 # Calls that AWS authorises on each instance they name.
@@ -58,6 +60,11 @@ class Roles:
             emulator.sigv4, "request_time_failure", ("signature", "now"), self._check_time_by_wall_clock
         )
 
+        self._pin_origin = replace(
+            emulator.app, "pin_request_origin", ("source_ip", "secure_transport"), self._pin_secure_origin
+        )
+        emulator.iam_evaluator._request_origin = contextvars.ContextVar("origin", default=(LOOPBACK, True))
+
     @property
     def are_enforced(self) -> bool:
         """Whether callers' policies are evaluated now."""
@@ -66,6 +73,10 @@ class Roles:
     def enforce(self, on: bool) -> None:
         """Switch the evaluation on (after the deploy) or off. Functions get their role's credentials with it."""
         self._app.AUTH = on
+
+    def _pin_secure_origin(self, source_ip: str, secure_transport: bool) -> None:
+        """Loopback has no TLS; it counts as secure, so that policies which demand it mean what they mean on AWS."""
+        self._pin_origin(source_ip, True)
 
     def _enforce_on_tagged(
         self,

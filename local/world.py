@@ -6,9 +6,10 @@ import threading
 from datetime import datetime
 
 from local.alarms import Alarms
+from local.authorisation import Authorisation
 from local.budgets import Budgets
 from local.calls import Calls
-from local.clock import Clock, minutes_between
+from local.clock import Clock, minute_of, minutes_between
 from local.cloudformation import ResourceTypes
 from local.deliveries import DeliveryQueue
 from local.ec2 import GroupHealth, InstanceEvents
@@ -42,7 +43,8 @@ class World:
         self.bus = Bus(emulator, options.account_id)
         self.moto = Moto(emulator, options.account_id, options.seed)
         self.functions = Functions(emulator, options, endpoint_url)
-        self.calls = Calls(emulator, self.faults, self.clock.now, self.functions)
+        self.authorisation = Authorisation(emulator)
+        self.calls = Calls(emulator, self.faults, self.clock.now, self.functions, self.authorisation)
         self.roles = Roles(emulator, self.moto, options.account_id)
         self.mappings = EventSourceMappings(emulator, self.clock.now, lambda record: self.deliveries.record(record))
         self.deliveries = DeliveryQueue(
@@ -113,7 +115,7 @@ class World:
     def run_wall_clock_minute(self) -> int:
         """Run what is due at the current minute of the wall clock, without moving any clock."""
         with self._turn:
-            now = self.clock.now()
+            now = minute_of(self.clock.now())
             self.schedules.start_countdowns(now)
             return self._run_minute(now)
 

@@ -136,6 +136,31 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
 
 
+GPU_FAMILIES = (
+    "g4ad",
+    "g4dn",
+    "g5",
+    "g5g",
+    "g6",
+    "g6e",
+    "g6f",
+    "g7",
+    "g7e",
+    "gr6",
+    "gr6f",
+    "p3",
+    "p3dn",
+    "p4d",
+    "p4de",
+    "p5",
+    "p5e",
+    "p5en",
+    "p6-b200",
+    "p6-b300",
+)
+"""EC2 families with GPUs, as of 2026-11: what a budget counts unless `families` says otherwise."""
+
+
 class BudgetConfig(_Section):
     """The AWS budget of a stage."""
 
@@ -153,7 +178,9 @@ class BudgetConfig(_Section):
         description="the percentage of the limit at which a forecast gives notice, above 0 and at most 1000"
     )
     families: Annotated[tuple[Family, ...], AfterValidator(_is_unique)] = Field(
-        min_length=1, description='the instance families that the budget counts, each once, such as ["p4d", "g4dn"]'
+        GPU_FAMILIES,
+        min_length=1,
+        description='the instance families that the budget counts, each once, such as ["p4d", "g4dn"]',
     )
 
 

@@ -67,7 +67,7 @@ class ControlStack(Stack):
         self.guard_budget = self._make_function(
             "GuardBudget",
             "Warns and stops non-critical GPU instances when the budget is used up",
-            {"BUDGET_NAME": self.budget.name},
+            {"BUDGET_NAME": self.budget.name, "BUDGET_FAMILIES": ",".join(stage.budget.families)},
             timeout_seconds=300,
             memory_mib=1024,
         )
@@ -225,6 +225,9 @@ class ControlStack(Stack):
 
     def _say_outputs(self) -> None:
         CfnOutput(self, "BudgetName", value=self.budget.name)
+        CfnOutput(self, "BudgetFamilies", value=",".join(self._stage.budget.families))
+        CfnOutput(self, "Regions", value=",".join(self._stage.regions))
+        CfnOutput(self, "TagKeys", value=json.dumps(self._stage.tag_keys.model_dump(), sort_keys=True))
         for one in self.functions:
             CfnOutput(self, f"{_pascal_case(one.name)}FunctionName", value=one.function.function_name)
         for name, policy in self.policies.items():

@@ -12,7 +12,6 @@ def initial_settings(stage: StageConfig) -> dict[str, str]:
     """Setting name -> text for what the stage decides; the rest starts with its default. Raises StageError."""
     values: dict[str, str] = {spec.name: stage.initial_mode for spec in SETTINGS if spec.name.endswith("/mode")}
     values["budget/limit-usd"] = f"{stage.budget.limit_usd:.4f}".rstrip("0").rstrip(".")
-    values["budget/stop-families"] = ",".join(stage.budget.families)
     values.update(stage.settings)
     where = f"{CDK_JSON.name}: context.stages.{stage.name}.settings"
     problems = []

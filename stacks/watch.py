@@ -137,7 +137,6 @@ class WatchStack(Stack):
                 "Look at its log and its schedule."
             ),
             topic=self._state.page_topic,
-            over_topic=self._state.info_topic,
         ).alarm
         self.alarms.append(alarm)
 
@@ -175,7 +174,6 @@ class WatchStack(Stack):
             comparison=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             description=description,
             topic=self._state.page_topic if pages else self._state.warn_topic,
-            over_topic=self._state.info_topic,
         ).alarm
         self.alarms.append(alarm)
 

@@ -33,8 +33,8 @@ stacks leaves all parameters in place.
 """
 
 RULES = """
-The defaults are those of a new stage; `cdk.json` may start a stage with others (`initial_mode`, `budget.limit_usd`,
-`budget.families` and `settings`), which matter only on the first deploy.
+The defaults are those of a new stage; `cdk.json` may start a stage with others (`initial_mode`, `budget.limit_usd`
+and `settings`), which matter only on the first deploy.
 
 ## Rules between settings
 

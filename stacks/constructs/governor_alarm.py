@@ -9,7 +9,10 @@ from constructs import Construct
 
 
 class GovernorAlarm(Construct):
-    """One alarm that publishes to a topic when it rises and, if given, to another when it is over."""
+    """One alarm that publishes to a topic when it rises.
+
+    It says nothing when it is over: each new alarm goes from no data to OK once, and that would be a mail an alarm.
+    """
 
     def __init__(
         self,
@@ -21,7 +24,6 @@ class GovernorAlarm(Construct):
         comparison: cloudwatch.ComparisonOperator,
         description: str,
         topic: sns.ITopic,
-        over_topic: sns.ITopic | None = None,
         periods: int = 1,
         missing: cloudwatch.TreatMissingData = cloudwatch.TreatMissingData.NOT_BREACHING,
     ) -> None:
@@ -39,5 +41,3 @@ class GovernorAlarm(Construct):
             alarm_description=description,
         )
         self.alarm.add_alarm_action(actions.SnsAction(topic))
-        if over_topic is not None:
-            self.alarm.add_ok_action(actions.SnsAction(over_topic))

@@ -12,7 +12,7 @@ import pytest
 
 from governor.aws.clients import client
 from governor.ports import Key, Record, Write
-from tests.unit.cli.world import FURTHER, HOME, TABLE, World, a_world, make_stack, refusal
+from tests.unit.cli.world import BUDGET, FURTHER, HOME, TABLE, World, a_world, make_stack, refusal
 
 
 @pytest.fixture
@@ -143,28 +143,28 @@ def test_stack_of_the_functions_is_missing(world: World) -> None:
 
 
 def test_stack_without_an_output(world: World) -> None:
-    make_stack("Governor-dev-State", {"BudgetName": "b"})
-    make_stack("Governor-dev-Control", {"CheckSettingsFunctionName": "c"})
+    make_stack("Governor-dev-State", {"BusName": "b"})
+    make_stack("Governor-dev-Control", {"BudgetName": "c"})
     assert sentence(world, "settings", "get") == (
         "The stack Governor-dev-State in us-east-1 has no output TableName; finish its deploy first: "
         "make deploy STAGE=dev."
     )
     assert sentence(world, "plan").startswith(
-        "The stack Governor-dev-Control in us-east-1 has no output GuardBudgetFunctionName; finish its deploy first"
+        "The stack Governor-dev-Control in us-east-1 has no output BudgetFamilies; finish its deploy first"
     )
 
 
-def test_regions_and_tag_keys_come_from_the_function_where_the_stack_does_not_say_them(world: World) -> None:
+def test_regions_and_tag_keys_come_from_the_outputs_of_the_stack(world: World) -> None:
     world.deploy()
+    outputs = {"BudgetName": BUDGET, "BudgetFamilies": "g4dn", "Regions": HOME}
     boto3.client("cloudformation", HOME).delete_stack(StackName="Governor-dev-Control")
-    make_stack("Governor-dev-Control", {"GuardBudgetFunctionName": "guard"})
-    variables = {"GOVERNOR_REGIONS": "us-east-1", "TAG_KEYS": json.dumps({"managed": "team:managed"})}
-    world.answers["lambda.GetFunctionConfiguration"] = lambda region, params: {"Environment": {"Variables": variables}}
+    make_stack("Governor-dev-Control", {**outputs, "TagKeys": json.dumps({"managed": "team:managed"})})
     instance = world.launch(managed=None, **{"team:managed": "dev"})
     world.launch(region=FURTHER)
     verdicts = world.answer("plan")["verdicts"]
     assert [(v["instance_id"], v["reason"]["code"]) for v in verdicts] == [(instance, "within-reach")]
-    variables["TAG_KEYS"] = "[]"
+    boto3.client("cloudformation", HOME).delete_stack(StackName="Governor-dev-Control")
+    make_stack("Governor-dev-Control", {**outputs, "TagKeys": "[]"})
     assert sentence(world, "plan").startswith("The deploy of stage dev in us-east-1 does not say its Regions and tag")
 
 

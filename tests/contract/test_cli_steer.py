@@ -351,6 +351,15 @@ def test_disarming_needs_no_subscriber(mode: str, world: World) -> None:
     assert world.parameter("budget/mode") == mode
 
 
+def test_arming_what_is_armed_changes_nothing_and_asks_nothing(world: World) -> None:
+    world.deploy(mode="enforce")
+    world.calls.clear()
+    result = world.governor("arm", "budget", "--without-subscribers")
+    assert result.exit_code == 0
+    assert "/governor/dev/budget/mode is enforce already; nothing was changed." in result.stdout
+    assert written(world) == []
+
+
 def test_arm_looks_five_minutes_ahead_through_the_grace(world: World) -> None:
     world.deploy(settings={"budget/grace-minutes": "5"})
     victim = world.launch()

@@ -9,6 +9,7 @@ import pytest
 
 from governor.shell.environment import MODELS, variable_names
 from governor.shell.seeding import seeds
+from stacks.config import GPU_FAMILIES
 from stacks.initial_settings import initial_settings
 from tests.infrastructure.conftest import Synthesis
 from tests.infrastructure.templates import ACCOUNT, Resource, StageTemplates
@@ -26,7 +27,7 @@ EVERY_FUNCTION = {
 }
 ENVIRONMENT = {
     "check_settings": EVERY_FUNCTION,
-    "guard_budget": EVERY_FUNCTION | {"BUDGET_NAME"},
+    "guard_budget": EVERY_FUNCTION | {"BUDGET_FAMILIES", "BUDGET_NAME"},
     "send_messages": EVERY_FUNCTION
     | {"BUS_NAME", "INFO_TOPIC_ARN", "PAGE_TOPIC_ARN", "SLACK_TOPIC_ARN", "WARN_TOPIC_ARN"},
     "seed_settings": EVERY_FUNCTION | {"INITIAL_SETTINGS"},
@@ -36,7 +37,10 @@ FUNCTIONS = tuple(ENVIRONMENT)
 WITHOUT_DELIVERY = {"seed_settings"}
 OUTPUTS = {
     "ApproverPolicyArn",
+    "BudgetFamilies",
     "BudgetName",
+    "Regions",
+    "TagKeys",
     "CheckSettingsFunctionName",
     "GuardBudgetFunctionName",
     "KeptOnDelete",
@@ -130,13 +134,12 @@ def test_the_values_lead_to_the_resources_of_the_stage(prod: StageTemplates) -> 
 @pytest.mark.parametrize(
     ("stage", "expected"),
     [
-        ("prod", {"budget/mode": "observe", "budget/limit-usd": "10000", "budget/stop-families": "p4d,g4dn"}),
+        ("prod", {"budget/mode": "observe", "budget/limit-usd": "10000"}),
         (
             "local",
             {
                 "budget/mode": "enforce",
                 "budget/limit-usd": "1000",
-                "budget/stop-families": "p4d,g4dn",
                 "budget/grace-minutes": "0",
                 "budget/confirm-minutes": "0",
             },
@@ -493,7 +496,7 @@ def test_the_budget_counts_the_same_as_the_meter(prod: StageTemplates) -> None:
         "Metrics": ["AmortizedCost"],
         "FilterExpression": {
             "And": [
-                {"Dimensions": {"Key": "INSTANCE_TYPE_FAMILY", "Values": ["p4d", "g4dn"]}},
+                {"Dimensions": {"Key": "INSTANCE_TYPE_FAMILY", "Values": list(GPU_FAMILIES)}},
                 {"Dimensions": {"Key": "LINKED_ACCOUNT", "Values": [ACCOUNT]}},
                 {"Not": {"Dimensions": {"Key": "RECORD_TYPE", "Values": ["Credit", "Refund"]}}},
             ]

@@ -209,6 +209,12 @@ def test_all_other_instances_are_denied_even_to_a_role_that_somebody_made_admin(
     assert ask([*prod.role_documents("guard_budget"), ALLOW_ALL], request) is Answer.DENIED
 
 
+@pytest.mark.parametrize("tags", UNTOUCHABLE.values(), ids=UNTOUCHABLE.keys())
+def test_the_allow_alone_already_leaves_them_out(prod: StageTemplates, tags: Mapping[str, str]) -> None:
+    allows = {"Statement": statements_of(prod.role_documents("guard_budget"), "Allow")}
+    assert ask([allows], Request("ec2:StopInstances", instance(), tags)) is Answer.NOT_ALLOWED
+
+
 @pytest.mark.parametrize(
     "resource",
     [instance("eu-west-1"), instance(account="999999999999"), "arn:aws:ec2:us-east-1:111122223333:volume/vol-1"],

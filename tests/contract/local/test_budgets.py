@@ -19,9 +19,9 @@ AWS Account 123456789012
 
 Dear AWS Customer,
 
-You requested that we alert you when the ACTUAL Cost associated with your {name} budget is greater than $800.00 for the \
-current month. The ACTUAL Cost associated with this budget is $1,234.50. You can find additional details below and by \
-accessing the AWS Budgets dashboard [1].
+You requested that we alert you when the ACTUAL Cost associated with your {name} budget is greater than \
+$800.00 for the current month. The ACTUAL Cost associated with this budget is $1,234.50. You can find \
+additional details below and by accessing the AWS Budgets dashboard [1].
 
 Budget Name: {name}
 Budget Type: Cost

@@ -29,7 +29,7 @@ def test_clock_stands_still_once_it_was_set(probe: Probe) -> None:
 
 def test_naive_moment_is_refused(probe: Probe) -> None:
     with pytest.raises(LocalAwsError, match="time zone"):
-        probe.aws.set_clock(datetime(2027, 1, 1))  # noqa: DTZ001
+        probe.aws.set_clock(datetime(2027, 1, 1))
 
 
 def test_schedule_fires_in_its_time_zone_with_the_scheduled_time_as_input(probe: Probe) -> None:

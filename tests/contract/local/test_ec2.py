@@ -12,6 +12,8 @@ from local.client import LocalAws
 from local.wildcards import matches
 from tests.contract.local.conftest import Probe
 
+IMAGE = "ami-12c6146b"  # one of moto's default images, EBS-backed
+
 
 def states(aws: LocalAws) -> dict[str, str]:
     """State by instance id."""
@@ -21,8 +23,7 @@ def states(aws: LocalAws) -> dict[str, str]:
 
 def launch(aws: LocalAws, **arguments: Any) -> str:
     ec2 = aws.client("ec2")
-    image = ec2.describe_images(Filters=[{"Name": "root-device-type", "Values": ["ebs"]}])["Images"][0]["ImageId"]
-    answer = ec2.run_instances(ImageId=image, InstanceType="g4dn.xlarge", MinCount=1, MaxCount=1, **arguments)
+    answer = ec2.run_instances(ImageId=IMAGE, InstanceType="g4dn.xlarge", MinCount=1, MaxCount=1, **arguments)
     return str(answer["Instances"][0]["InstanceId"])
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
+from local.authorisation import permission_of
 from tests.contract.local.conftest import Probe
 from tests.contract.local.test_ec2 import launch, states
 
@@ -65,9 +68,17 @@ def test_one_critical_instance_blocks_the_whole_call(probe: Probe) -> None:
     assert states(probe.aws)[allowed] == "running"
 
 
+def test_topic_that_demands_tls_takes_messages_of_allowed_callers(probe: Probe) -> None:
+    probe.aws.enforce_roles(True)
+    mark = probe.mark()
+    probe.aws.client("sns").publish(TopicArn=probe.outputs["BudgetTopicArn"], Message="over loopback")
+    probe.aws.settle()
+    assert [one.result for one in probe.since(mark, "sns")] == ["done"]
+
+
 def test_call_that_the_role_does_not_have_is_denied(probe: Probe) -> None:
     probe.aws.enforce_roles(True)
-    event = json.dumps({"wish": "write", "key": "a", "count": 1})
+    event = json.dumps({"wish": "write", "key": "role", "count": 1})
     client = probe.aws.client("lambda")
     assert "FunctionError" not in client.invoke(FunctionName=probe.function, Payload=event)
     answer = client.invoke(FunctionName=probe.function, Payload=json.dumps({"wish": "read"}))
@@ -83,3 +94,69 @@ def test_enforcement_works_with_the_clock_years_ahead_of_the_machine(probe: Prob
         assert stop_by_function(probe, instance_id) == ""
     finally:
         probe.aws.set_clock(before)
+
+
+def user_with(probe: Probe, name: str, *statements: dict[str, Any]) -> dict[str, Any]:
+    """Keys (boto3's names) of a new user with an inline policy."""
+    iam = probe.aws.client("iam")
+    iam.create_user(UserName=name)
+    document = json.dumps({"Version": "2012-10-17", "Statement": [{"Effect": "Allow", **one} for one in statements]})
+    iam.put_user_policy(UserName=name, PolicyName="own", PolicyDocument=document)
+    keys = iam.create_access_key(UserName=name)["AccessKey"]
+    return {"aws_access_key_id": keys["AccessKeyId"], "aws_secret_access_key": keys["SecretAccessKey"]}
+
+
+def test_reading_a_tree_of_parameters_is_authorised_on_its_path(probe: Probe) -> None:
+    resource = "arn:aws:ssm:us-east-1:123456789012:parameter/probe"
+    keys = user_with(probe, "reader", {"Action": "ssm:GetParametersByPath", "Resource": resource})
+    probe.aws.enforce_roles(True)
+    ssm = probe.aws.client("ssm", **keys)
+    assert ssm.get_parameters_by_path(Path="/probe", Recursive=True)["Parameters"]
+    with pytest.raises(ClientError, match="AccessDenied"):
+        ssm.get_parameters_by_path(Path="/other", Recursive=True)
+
+
+def test_reading_a_budget_needs_view_budget_on_it(probe: Probe) -> None:
+    name = probe.outputs["BudgetName"]
+    resource = f"arn:aws:budgets::123456789012:budget/{name}"
+    keys = user_with(probe, "accountant", {"Action": "budgets:ViewBudget", "Resource": resource})
+    probe.aws.enforce_roles(True)
+    budgets = probe.aws.client("budgets", **keys)
+    assert budgets.describe_budget(AccountId="123456789012", BudgetName=name)["Budget"]["BudgetName"] == name
+    with pytest.raises(ClientError, match="AccessDenied"):
+        budgets.describe_budget(AccountId="123456789012", BudgetName="another")
+    with pytest.raises(ClientError, match="budgets:ModifyBudget"):
+        budgets.delete_budget(AccountId="123456789012", BudgetName=name)
+
+
+@pytest.mark.parametrize(
+    ("operation", "permission"),
+    [
+        ("budgets:DescribeNotificationsForBudget", "budgets:ViewBudget"),
+        ("budgets:UpdateBudget", "budgets:ModifyBudget"),
+        ("budgets:DescribeBudgetActionsForAccount", "budgets:DescribeBudgetActionsForAccount"),
+        ("ec2:StopInstances", "ec2:StopInstances"),
+    ],
+)
+def test_operations_need_the_permissions_of_aws(operation: str, permission: str) -> None:
+    assert permission_of(operation) == permission
+
+
+def test_log_of_calls_names_the_permissions_of_a_transaction(probe: Probe) -> None:
+    before = len(probe.aws.calls())
+    table = probe.outputs["TableName"]
+    item = {"pk": {"S": "permissions"}, "sk": {"S": "0"}}
+    probe.aws.client("dynamodb").transact_write_items(
+        TransactItems=[
+            {"Put": {"TableName": table, "Item": item}},
+            {
+                "ConditionCheck": {
+                    "TableName": table,
+                    "Key": {"pk": {"S": "none"}, "sk": {"S": "0"}},
+                    "ConditionExpression": "attribute_not_exists(pk)",
+                }
+            },
+        ]
+    )
+    [call] = [one for one in probe.aws.calls(before) if one.action == "dynamodb:TransactWriteItems"]
+    assert call.permissions == ("dynamodb:PutItem", "dynamodb:ConditionCheckItem")

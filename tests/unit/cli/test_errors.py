@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from botocore import exceptions as aws
 from botocore.exceptions import ClientError
+from botocore.parsers import ResponseParserError
 from pydantic import TypeAdapter, ValidationError
 
 from cli.errors import CliError, sentence_of
@@ -79,6 +80,11 @@ SENTENCES = [
         aws.EndpointConnectionError(endpoint_url="http://127.0.0.1:1"),
         'AWS cannot be reached from here (Could not connect to the endpoint URL: "http://127.0.0.1:1"); check the '
         "network, AWS_REGION and AWS_ENDPOINT_URL.",
+    ),
+    (
+        ResponseParserError("invalid XML received:  <html>"),
+        "What answered in eu-west-1 is not AWS, or does not know the call (invalid XML received: <html>); check "
+        "AWS_ENDPOINT_URL and proxies.",
     ),
     (
         aws.ParamValidationError(report="odd"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cli.init import propose_limit_usd
 from cli.own_cost import estimate_own_cost
-from cli.terminal import age, bar, count, usd
+from cli.terminal import age, bar, count, usd, who
 
 
 @pytest.mark.parametrize(
@@ -59,3 +59,21 @@ def test_age(seconds: int, words: str) -> None:
 def test_words_for_figures() -> None:
     assert (usd(None), usd(1234.5)) == ("unknown", "$1,234.50")
     assert (count(1), count(2, "stop")) == ("1 instance", "2 stops")
+
+
+@pytest.mark.parametrize(
+    ("arn", "words"),
+    [
+        ("arn:aws:iam::123456789012:user/alice", "user/alice"),
+        ("arn:aws:sts::123456789012:assumed-role/Admin/alice", "alice (Admin)"),
+        ("arn:aws:iam::123456789012:root", "root"),
+        ("", "somebody unknown"),
+        (
+            "arn:aws:sts::1:assumed-role/Governor-dev-Control-X/Governor-dev-Control-SeedSettingsFunctionCF8085FB-4FF7",
+            "the Governor (SeedSettings)",
+        ),
+        (f"arn:aws:sts::1:assumed-role/{'R' * 40}/{'s' * 40}", f"{'s' * 21}... ({'R' * 21}...)"),
+    ],
+)
+def test_people_are_named_shortly(arn: str, words: str) -> None:
+    assert who(arn) == words

@@ -111,12 +111,18 @@ class World:
         sns = boto3.client("sns", HOME)
         for name in ("Page", "Warn", "Info"):
             self.topics[name] = sns.create_topic(Name=f"{stage}-{name}")["TopicArn"]
-        outputs = {"TableName": TABLE, "BudgetName": BUDGET, "KeptOnDelete": "nothing"}
+        outputs = {"TableName": TABLE, "KeptOnDelete": "nothing"}
         outputs |= {f"{name}TopicArn": arn for name, arn in self.topics.items()}
         make_stack(f"Governor-{stage}-State", outputs)
         make_stack(
             f"Governor-{stage}-Control",
-            {"Regions": ",".join((HOME, FURTHER)), "TagKeys": json.dumps(KEYS), "GuardBudgetFunctionName": "guard"},
+            {
+                "BudgetName": BUDGET,
+                "GuardBudgetFunctionName": "guard",
+                "BudgetFamilies": "p4d,g4dn,g5,p5,g6",
+                "Regions": ",".join((HOME, FURTHER)),
+                "TagKeys": json.dumps(KEYS),
+            },
         )
         make_table()
         values = {"budget/mode": mode, "budget/grace-minutes": "0", "budget/confirm-minutes": "0", **(settings or {})}

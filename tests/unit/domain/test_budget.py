@@ -289,3 +289,11 @@ def test_the_state_keeps_the_moment_of_this_run() -> None:
     plan = decide(a_snapshot(), some_settings(), NOW)
     assert plan.state == GuardState("2026-11", NOW, 0.0, NOW, fingerprint=plan.state.fingerprint)
     assert Pause(active=False).readable
+
+
+def test_the_meter_counts_what_the_budget_counts() -> None:
+    fleet = (an_instance("i-p4d", instance_type="p4d.24xlarge"), an_instance("i-g5", instance_type="g5.xlarge"))
+    snapshot = replace(a_snapshot(*fleet, spent=800), counted_families=frozenset({"p4d"}))
+    money = decide(snapshot, some_settings(), NOW).decision.money
+    assert money is not None
+    assert money.run_rate_usd_per_hour == pytest.approx(21.957642)

@@ -43,8 +43,8 @@ def test_it_is_read_from_the_process_unless_given(monkeypatch: pytest.MonkeyPatc
 
 def test_each_function_reads_its_own_variables() -> None:
     topic = "arn:aws-cn:sns:cn-north-1:123456789012:topic"
-    guard = read_environment(GuardBudgetEnvironment, {**BASE, "BUDGET_NAME": "gpu"})
-    assert guard.budget_name == "gpu"
+    guard = read_environment(GuardBudgetEnvironment, {**BASE, "BUDGET_NAME": "gpu", "BUDGET_FAMILIES": "p4d,g4dn"})
+    assert (guard.budget_name, guard.budget_families) == ("gpu", ("p4d", "g4dn"))
     topics = {f"{name}_TOPIC_ARN": topic for name in ("PAGE", "WARN", "INFO", "SLACK")}
     send = read_environment(SendMessagesEnvironment, {**BASE, "BUS_NAME": "bus", **topics})
     assert send.slack_topic_arn == topic
@@ -54,7 +54,7 @@ def test_each_function_reads_its_own_variables() -> None:
 
 def test_the_names_of_variables_are_known_for_each_function() -> None:
     assert variable_names(Environment) == set(BASE)
-    assert variable_names(MODELS["guard_budget"]) == {*BASE, "BUDGET_NAME"}
+    assert variable_names(MODELS["guard_budget"]) == {*BASE, "BUDGET_FAMILIES", "BUDGET_NAME"}
     assert set(MODELS) == {"check_settings", "guard_budget", "send_messages", "seed_settings"}
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
-AWS_ERRORS = (ClientError, BotoCoreError)
+AWS_ERRORS = (ClientError, BotoCoreError, ResponseParserError)
 """Everything that a boto3 call raises when AWS or the network does not answer as hoped."""
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
+from governor.aws.errors import AWS_ERRORS
 from governor.ports import Parameter, ParameterChange, UnreadableError
 
 PAGE_SIZE = 10
@@ -32,7 +33,7 @@ class ParameterTree:
             for page in self._pages(self._client.get_parameters_by_path, request):
                 for item in page.get("Parameters", ()):
                     found[item["Name"]] = _parameter(item)
-        except (ClientError, BotoCoreError) as error:
+        except AWS_ERRORS as error:
             raise UnreadableError(f"{self._root} cannot be read: {error}") from error
         return tuple(found[name] for name in sorted(found))
 
@@ -43,7 +44,7 @@ class ParameterTree:
         try:
             for page in self._pages(self._client.get_parameter_history, request):
                 versions.update({int(item["Version"]): item for item in page.get("Parameters", ())})
-        except (ClientError, BotoCoreError):
+        except AWS_ERRORS:
             return None
         if not versions:
             return None
@@ -93,7 +94,7 @@ class PauseParameter:
         """Its text, read uncached; None where it is missing or cannot be read, which counts as paused."""
         try:
             answer = self._client.get_parameter(Name=self._name)
-        except (ClientError, BotoCoreError):
+        except AWS_ERRORS:
             return None
         return str(answer["Parameter"]["Value"])
 

@@ -114,7 +114,7 @@ class DynamoDbStateTable:
         try:
             self._client.transact_write_items(TransactItems=items)
         except ClientError as error:
-            if error.response["Error"]["Code"] in ("TransactionCanceledException", "ConditionalCheckFailedException"):
+            if _lost_a_condition(error):
                 raise ConflictError(str(error)) from error
             raise
 
@@ -164,6 +164,14 @@ class DynamoDbStateTable:
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
+
+
+def _lost_a_condition(error: ClientError) -> bool:
+    """True where a transaction failed because somebody else wrote, and not because it was malformed or throttled."""
+    if error.response["Error"]["Code"] != "TransactionCanceledException":
+        return False
+    reasons: Any = error.response.get("CancellationReasons", ())
+    return any(reason.get("Code") in ("ConditionalCheckFailed", "TransactionConflict") for reason in reasons)
 
 
 def _sortable(moment: datetime) -> str:

@@ -95,6 +95,8 @@ class BudgetSnapshot:
     ledger: tuple[StopEntry, ...] = ()
     state: GuardState | None = None
     edits: tuple[ThresholdEdit, ...] = ()
+    counted_families: frozenset[str] | None = None
+    """Families that the AWS budget counts; the meter counts the same ones (None: all)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,9 @@ def decide(snapshot: BudgetSnapshot, settings: BudgetSettings, now: datetime) ->
     `now` is aware UTC and not before `snapshot.state.decided_at`. Unknown data never stops anything.
     """
     ledger = _follow_ledger(snapshot, now)
-    meter = read_meter(snapshot.fleet.instances, snapshot.prices, now)
+    counted = snapshot.counted_families
+    metered = tuple(i for i in snapshot.fleet.instances if counted is None or i.family in counted)
+    meter = read_meter(metered, snapshot.prices, now)
     state = _advance_state(snapshot, settings, meter, now)
     level = _level_of(snapshot.budget, settings, state)
     if level.name == "stop" and settings.mode is not Mode.OFF:

@@ -37,9 +37,9 @@ def parse_pause(text: str | None, now: datetime) -> Pause:
     if match["until"]:
         try:
             until = datetime.fromisoformat(match["until"])
-        except ValueError:
+            until = until.replace(tzinfo=UTC) if until.tzinfo is None else until.astimezone(UTC)
+        except (ValueError, OverflowError):
             return Pause(active=True, reason=f"the pause parameter holds {text[:80]!r}", readable=False)
-        until = until.replace(tzinfo=UTC) if until.tzinfo is None else until.astimezone(UTC)
     if match["word"].lower() == "off":
         return Pause(active=False, reason=why)
     return Pause(active=until is None or now < until, reason=why, until=until)

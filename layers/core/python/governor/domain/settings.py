@@ -70,7 +70,7 @@ class SettingSpec:
         if self.kind is ValueKind.WORDS:
             return "lower-case words separated by commas, without spaces"
         noun = "a whole number" if self.kind is ValueKind.INTEGER else "a number"
-        return f"{noun} from {self.minimum:g} to {self.maximum:g}"
+        return f"{noun} from {to_text(self.minimum)} to {to_text(self.maximum)}"
 
 
 def _setting(
@@ -191,7 +191,7 @@ def to_text(value: object) -> str:
         return value.value
     if isinstance(value, tuple):
         return ",".join(str(item) for item in value)
-    if isinstance(value, float):
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         return f"{value:.4f}".rstrip("0").rstrip(".")
     return str(value)
 

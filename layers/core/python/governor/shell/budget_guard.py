@@ -48,6 +48,7 @@ class GuardDeps:
     pause: PauseSwitch
     prices: PriceCatalogue
     clock: Callable[[], datetime]
+    counted_families: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ def gather(deps: GuardDeps, settings: SettingsSnapshot, state: GuardState | None
         ledger=load_ledger(deps.store),
         state=state,
         edits=settings.edits,
+        counted_families=deps.counted_families,
     )
 
 

@@ -79,6 +79,9 @@ class GuardBudgetEnvironment(Environment):
     """The environment of `guard_budget`."""
 
     budget_name: str = Field(alias="BUDGET_NAME", min_length=1, description="the name of the AWS budget of the stage")
+    budget_families: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
+        alias="BUDGET_FAMILIES", min_length=1, description="the instance families that the budget counts, with commas"
+    )
 
 
 class SendMessagesEnvironment(Environment):

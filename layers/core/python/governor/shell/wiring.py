@@ -35,6 +35,7 @@ def guard_deps(environment: GuardBudgetEnvironment) -> GuardDeps:
         pause=PauseParameter(client("ssm"), environment.stage),
         prices=load_catalogue(),
         clock=utc_now,
+        counted_families=frozenset(environment.budget_families),
     )
 
 

@@ -1,0 +1,179 @@
+"""Turns what the theatre noted and the Governor recorded into the story."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from governor.domain.decisions import Decision, InstanceVerdict, Verdict
+from governor.domain.reasons import words
+from governor.domain.settings_review import person
+
+from demo.company import FLEET, LIMIT_USD, NAME, Machine
+from demo.scenes import Played
+from demo.story import Change, Fate, Figures, FleetRow, MailItem, Step, Story
+from demo.terminal import usd
+from demo.theatre import STAGE, PlayError, Theatre
+
+
+def tell_story(theatre: Theatre, played: Played) -> Story:
+    """The whole story. Raises PlayError when the stop was never decided."""
+    if played.stop_decision is None or played.crossing is None:
+        raise PlayError("the stop level was never reached")
+    return Story(
+        company=NAME,
+        stage=STAGE,
+        region=theatre.aws.endpoint.region,
+        month=f"{played.first_of_month:%B %Y}",
+        prices_dated=theatre.prices_dated,
+        scenes=tuple(theatre.scenes),
+        samples=tuple(theatre.samples),
+        thresholds=tuple(played.thresholds),
+        marks=tuple(sorted(theatre.marks, key=lambda mark: mark.at)),
+        steps=_steps(theatre),
+        fleet=_fleet(theatre, played, played.stop_decision),
+        mails=_mails(theatre),
+        changes=_changes(theatre),
+        crossing=played.crossing,
+        figures=_figures(theatre, played),
+        laps=tuple(theatre.narrator.laps),
+    )
+
+
+def _figures(theatre: Theatre, played: Played) -> Figures:
+    stats = theatre.aws.stats()
+    denied = [call for call in theatre.aws.calls() if call.action == "ec2:StopInstances" and call.status == 403]
+    return Figures(
+        limit_usd=LIMIT_USD,
+        stopped_usd_per_hour=played.rate_before - played.rate_after,
+        run_rate_before_usd_per_hour=played.rate_before,
+        run_rate_after_usd_per_hour=played.rate_after,
+        month_end_usd=played.month_end_usd,
+        month_end_without_usd=played.month_end_without_usd,
+        function_runs=stats.deliveries,
+        api_calls=stats.calls,
+        stop_calls=len([call for call in theatre.stop_calls() if call.status == 200]),
+        denied_calls=len(denied),
+    )
+
+
+def _fleet(theatre: Theatre, played: Played, decision: Decision) -> tuple[FleetRow, ...]:
+    verdicts = {verdict.instance_id: verdict for verdict in decision.verdicts}
+    rows = [_fleet_row(theatre, played, machine, verdicts) for machine in FLEET]
+    return tuple(sorted(rows, key=lambda row: (row.fate is Fate.SPARED, -(row.usd_per_hour or 0.0), row.name)))
+
+
+def _fleet_row(
+    theatre: Theatre, played: Played, machine: Machine, verdicts: Mapping[str, InstanceVerdict]
+) -> FleetRow:
+    instance_id = theatre.ids[machine.name]
+    verdict = verdicts.get(instance_id)
+    tags = dict(machine.tags)
+    after = played.states_after[machine.name]
+    return FleetRow(
+        instance_id=instance_id,
+        name=machine.name,
+        project=tags.get("governor:project", ""),
+        instance_type=machine.instance_type,
+        tags=tags.get("governor:criticality", "no tags"),
+        kind="spot" if machine.spot else "group member" if machine.in_group else "plain",
+        usd_per_hour=theatre.price_of(machine.instance_type),
+        state_before=played.states_before[machine.name],
+        state_after=after,
+        fate=Fate.STOPPED if after == "stopped" else Fate.SPARED,
+        why="the Governor said nothing of it" if verdict is None else words(verdict.reason),
+    )
+
+
+def _mails(theatre: Theatre) -> tuple[MailItem, ...]:
+    return tuple(
+        MailItem(datetime.fromisoformat(mail.at), mail.to, theatre.severity_of(mail), mail.subject, mail.body)
+        for mail in theatre.mails()
+    )
+
+
+def _steps(theatre: Theatre) -> tuple[Step, ...]:
+    """Decisions, outcomes, and what people did in between, in order; what repeats itself is left out."""
+    steps: list[Step] = []
+    last: tuple[object, ...] = ()
+    for decision in theatre.decisions(theatre.samples[0].at, theatre.now()):
+        victims = frozenset(v.instance_id for v in decision.verdicts if v.verdict is Verdict.STOP)
+        said = (decision.level, tuple(hold.code for hold in decision.holds), decision.stops, victims)
+        if said == last or (decision.level == "below" and last[:1] == ("below",)):
+            continue
+        last = said
+        steps.append(_decision_step(theatre, decision))
+    steps += _outcomes(theatre)
+    steps += [Step(at, who, did, "") for at, who, did in theatre.acts]
+    return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _decision_step(theatre: Theatre, decision: Decision) -> Step:
+    victims = [v for v in decision.verdicts if v.verdict is Verdict.STOP]
+    rate = sum(v.usd_per_hour or 0.0 for v in victims)
+    count = f"{len(victims)} machine" + ("" if len(victims) == 1 else "s")
+    details: tuple[str, ...] = ()
+    shown_rate: float | None = None
+    if decision.stops:
+        did, shown_rate = f"stops {count}", rate
+    elif decision.level == "stop" and decision.mode == "observe":
+        did, shown_rate = f"would stop {count}, and changes nothing", rate
+    elif decision.level == "stop" and decision.holds and victims:
+        did, shown_rate = f"will stop {count}, and waits", rate
+    elif decision.level == "stop":
+        did = "finds nothing more to stop"
+    elif decision.level == "warn":
+        did, shown_rate = f"warns; at the stop level it would stop {count}", rate
+    elif decision.level == "unknown":
+        did = "does nothing: the spend is unknown"
+    else:
+        did = "has nothing to do"
+    if decision.level == "stop":
+        details = tuple(f"{theatre.name_of(v.instance_id)}: {_dollars(v.usd_per_hour)}; {words(v.reason)}" for v in victims)
+    why = "; ".join(words(reason) for reason in (*decision.reasons, *decision.holds))
+    return Step(decision.decided_at, "guard_budget", did, why, details, shown_rate, decision.decision_id)
+
+
+def _dollars(usd_per_hour: float | None) -> str:
+    return "price unknown" if usd_per_hour is None else f"{usd(usd_per_hour)}/h"
+
+
+def _outcomes(theatre: Theatre) -> list[Step]:
+    ends: dict[tuple[str, datetime, str], list[Any]] = {}
+    for entry in theatre.ledger():
+        ends.setdefault((entry.decision_id, entry.updated_at, entry.status.value), []).append(entry)
+    steps = []
+    for (decision_id, at, status), entries in ends.items():
+        names = ", ".join(sorted(theatre.name_of(entry.instance_id) for entry in entries))
+        rate = sum(entry.usd_per_hour or 0.0 for entry in entries)
+        verb = "sees stopped" if status == "stopped" else status
+        steps.append(Step(at, "guard_budget", f"{verb}: {names}", entries[0].detail, (), rate, decision_id))
+    return steps
+
+
+def _changes(theatre: Theatre) -> tuple[Change, ...]:
+    versions = [record.body for record in theatre.settings_history()]
+    values: dict[str, str] = dict(versions[0]["values"]) | {"control/pause": "off"}
+    rejection = theatre.rejection()
+    complaint = "" if rejection is None else str(rejection.body["errors"][0]["sentence"])
+    changes = []
+    for at, who, name, value in theatre.edits:
+        before, values[name] = values.get(name, ""), value
+        if name.startswith("control/"):
+            changes.append(Change(at, who, name, before, value, "read anew before every stop", True))
+            continue
+        taken = next((one for one in versions if _moment(one) >= at and one["values"].get(name) == value), None)
+        if taken is None:
+            changes.append(Change(at, who, name, before, value, f"not used: {complaint}", False))
+        elif _moment(taken) - at > timedelta(minutes=1):
+            outcome = f"not used at first: {complaint}. In force with version {taken['version']}, {_moment(taken):%H:%M}"
+            changes.append(Change(at, who, name, before, value, outcome, False))
+        else:
+            by = person(str(taken["edits"][name]["by"])) if name in taken["edits"] else who
+            changes.append(Change(at, by.rpartition("/")[2], name, before, value, f"in force as version {taken['version']}", True))
+    return tuple(changes)
+
+
+def _moment(version: Mapping[str, Any]) -> datetime:
+    return datetime.fromisoformat(str(version["read_at"]))

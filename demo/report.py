@@ -1,0 +1,336 @@
+"""The report: one HTML file that needs nothing but itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from html import escape
+from pathlib import Path
+
+from demo.charts import NARROW, WIDE, Size, crossing_chart, rate_chart, spend_chart
+from demo.story import Change, Check, Fate, FleetRow, MailItem, Scene, Step, Story
+from demo.terminal import duration, summary_rows, usd
+
+STYLES = Path(__file__).with_name("report.css")
+
+SECTIONS = (
+    ("summary", "Summary"),
+    ("spend", "Spend"),
+    ("crossing", "From crossing to stopped"),
+    ("scenes", "What happened"),
+    ("fleet", "Fleet"),
+    ("timeline", "Timeline"),
+    ("mails", "Mails"),
+    ("settings", "Settings"),
+    ("made", "How it was made"),
+)
+
+_SWATCHES = (
+    ('<path class="true" d="M0 6 H26"/>', "true bill"),
+    ('<path class="reported" d="M0 10 H9 V6 H18 V2 H26"/>', "what AWS Budgets reports"),
+    ('<path class="limit" d="M0 6 H26" stroke="currentColor"/>', "limit"),
+    ('<path class="stop" d="M0 6 H26"/>', "stop level"),
+    ('<path class="warn" d="M0 6 H26"/>', "warning"),
+)
+
+
+def write_report(story: Story, path: Path) -> None:
+    """Write the report of a story."""
+    path.write_text(render(story), encoding="utf-8")
+
+
+def render(story: Story) -> str:
+    """The report as HTML text: styles inline, charts as SVG, no script."""
+    sections = (
+        _summary(story),
+        _spend(story),
+        _crossing(story),
+        _scenes(story),
+        _fleet(story),
+        _timeline(story),
+        _mails(story),
+        _settings(story),
+        _made(story),
+    )
+    body = "\n".join(
+        f'<section id="{name}" aria-labelledby="{name}-heading"><h2 id="{name}-heading">{escape(title)}</h2>{content}</section>'
+        for (name, title), content in zip(SECTIONS, sections, strict=True)
+    )
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>GPU Governor demo: {escape(story.company)}, {escape(story.month)}</title>\n"
+        '<link rel="icon" href="data:,">\n'
+        f"<style>\n{STYLES.read_text(encoding='utf-8')}</style>\n</head>\n<body>\n{_top(story)}\n"
+        f"<main>\n{body}\n</main>\n{_foot(story)}\n</body>\n</html>\n"
+    )
+
+
+def _top(story: Story) -> str:
+    stopped = _count(story, Fate.STOPPED)
+    kept = len(story.fleet) - stopped
+    crossing, figures = story.crossing, story.figures
+    saved = figures.month_end_without_usd - figures.month_end_usd
+    passed = len(story.checks) - len(story.failures)
+    tiles = (
+        ("Stopped", f"{usd(figures.stopped_usd_per_hour)}/h", f"{stopped} of {len(story.fleet)} machines; {kept} stay, each with its reason"),
+        ("Not spent by the month's end", usd(saved, 0), f"{usd(figures.month_end_usd, 0)} instead of {usd(figures.month_end_without_usd, 0)}"),
+        ("From report to stopped", duration(crossing.own_seconds), f"after {duration(crossing.lag_seconds)} in which AWS Budgets did not know"),
+        ("Checked", f"{passed} of {len(story.checks)}", "checks held" if not story.failures else "checks held; the others are marked below"),
+    )  # fmt: skip
+    cells = "".join(
+        f'<div><dt>{escape(what)}</dt><dd class="big">{escape(figure)}</dd><dd class="small">{escape(more)}</dd></div>'
+        for what, figure, more in tiles
+    )
+    links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in SECTIONS)
+    return (
+        '<header class="top">'
+        f"<h1>{escape(story.company)} passed its GPU limit. {_number_word(stopped)} machines were stopped, nothing critical was.</h1>"
+        '<p class="lead">The GPU Governor, deployed into a local AWS with the real <code>cdk deploy</code>, over three months of '
+        "a small company’s bill. The company is made up; the functions, decisions and mails are real.</p>"
+        f'<dl class="figures">{cells}</dl><nav aria-label="Sections">{links}</nav></header>'
+    )
+
+
+def _number_word(number: int) -> str:
+    words = ("No", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine", "Ten")
+    return words[number] if number < len(words) else str(number)
+
+
+def _count(story: Story, fate: Fate) -> int:
+    return sum(row.fate is fate for row in story.fleet)
+
+
+def _summary(story: Story) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{escape(what)}</th><td class="number" data-label="Figure">{escape(figure)}</td><td>{escape(how)}</td></tr>'
+        for what, figure, how in summary_rows(story)
+    )
+    reasons: dict[str, list[FleetRow]] = {}
+    for row in story.fleet:
+        if row.fate is Fate.SPARED:
+            reasons.setdefault(row.why, []).append(row)
+    kept = "".join(
+        f'<tr><td>{escape(", ".join(row.name for row in rows))}</td>'
+        f'<td class="number" data-label="USD per hour">{sum(row.usd_per_hour or 0.0 for row in rows):,.2f}</td>'
+        f"<td>{escape(why)}</td></tr>"
+        for why, rows in sorted(reasons.items(), key=lambda item: -sum(row.usd_per_hour or 0.0 for row in item[1]))
+    )
+    return (
+        _table(f"{story.month} in figures", ("What", "Figure|number", "How"), rows)
+        + _table("What stayed at the stop level, and why", ("Machines", "USD per hour|number", "Reason"), kept)
+    )
+
+
+def _spend(story: Story) -> str:
+    swatches = "".join(
+        f'<li><svg viewBox="0 0 26 12" aria-hidden="true">{shape}</svg>{escape(word)}</li>' for shape, word in _SWATCHES
+    )
+    return (
+        "<p>The bill follows from what runs and its list price. AWS Budgets sees it hours later, in steps, and the Governor "
+        "acts on what AWS Budgets says.</p>"
+        f'<ul class="legend">{swatches}</ul>'
+        + _figure(story, spend_chart, "Spend of the month in USD. A number beside a symbol counts what lies too close to be drawn apart.")
+        + '<h3 style="margin-top:32px">Run rate</h3>'
+        + _figure(story, rate_chart, "USD per hour of everything that runs, at list price, whatever the budget covers.")
+    )
+
+
+def _figure(story: Story, draw: Callable[[Story, Size], str], caption: str) -> str:
+    return f"<figure>{draw(story, WIDE)}{draw(story, NARROW)}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _crossing(story: Story) -> str:
+    crossing = story.crossing
+    moments = (
+        (crossing.crossed_at, "The true bill crosses the stop level", ""),
+        (crossing.reported_at, "AWS Budgets reports it", ""),
+        (crossing.noticed_at, "The notice reaches on-call", ""),
+        (crossing.stopping_at, "The grace is over: EC2 is told to stop", "stop"),
+        (crossing.seen_stopped_at, "All are seen stopped", "stop"),
+    )
+    items = []
+    last = crossing.crossed_at
+    for at, what, kind in moments:
+        after = "" if at == crossing.crossed_at else f"+{duration((at - last).total_seconds())}"
+        items.append(
+            f'<li class="{kind}"><div class="at">{at:%d %b %H:%M:%S}</div><div>{escape(what)}</div>'
+            f'<div class="after">{after}</div></li>'
+        )
+        last = at
+    over = crossing.spent_when_stopped_usd - crossing.stop_usd
+    return (
+        f"<p>{crossing.total_seconds:,.0f} seconds of virtual time from crossing to stopped: "
+        f"{crossing.lag_seconds:,.0f} in which AWS Budgets did not know, and {crossing.own_seconds:,.0f} of the Governor’s own, "
+        f"5 minutes of grace among them. Meanwhile {usd(over, 0)} were spent above the stop level.</p>"
+        f'<ol class="track">{"".join(items)}</ol>'
+        + _figure(story, crossing_chart, "USD of the month. The shaded time is the lag of AWS Budgets; the square is the stop.")
+    )
+
+
+def _scenes(story: Story) -> str:
+    return f'<ol class="scenes">{"".join(_scene(scene) for scene in story.scenes)}</ol>'
+
+
+def _scene(scene: Scene) -> str:
+    paragraphs = "".join(f"<p>{_with_code(text)}</p>" for text in scene.paragraphs)
+    failed = [check for check in scene.checks if not check.passed]
+    word = f"{len(scene.checks)} checks, all held" if not failed else f"{len(failed)} of {len(scene.checks)} checks failed"
+    rows = "".join(_check_row(check) for check in scene.checks)
+    return (
+        f'<li><div class="when">{_day(scene.begins)}<br>{scene.begins:%H:%M} UTC</div><div><h3>{scene.number}. {escape(scene.title)}</h3>'
+        f"{paragraphs}<details{' open' if failed else ''}><summary>{escape(word)}</summary>"
+        + _table(f"Checks of scene {scene.number}", ("Check", "Expected", "Seen", "Held"), rows)
+        + "</details></div></li>"
+    )
+
+
+def _check_row(check: Check) -> str:
+    verdict = '<td class="held" data-label="Held">yes</td>' if check.passed else '<td class="failed" data-label="Held">no</td>'
+    return (
+        f"<tr><td>{escape(check.what)}</td><td data-label=\"Expected\">{escape(check.expected)}</td>"
+        f'<td data-label="Seen">{escape(check.seen)}</td>{verdict}</tr>'
+    )
+
+
+def _with_code(text: str) -> str:
+    """Escaped text in which `backticks` become code."""
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if index % 2 else part for index, part in enumerate(parts))
+
+
+def _fleet(story: Story) -> str:
+    rows = []
+    for fate, title in ((Fate.STOPPED, "Stopped"), (Fate.SPARED, "Left running")):
+        members = [row for row in story.fleet if row.fate is fate]
+        rate = sum(row.usd_per_hour or 0.0 for row in members)
+        rows.append(
+            f'<tr class="group"><th scope="rowgroup" colspan="6">{title}: {len(members)} machines, {usd(rate)} an hour</th></tr>'
+        )
+        rows += [_fleet_row(row) for row in members]
+    heads = ("Machine", "Type", "Tagged", "USD per hour|number", "Before → after", "Reason")
+    return _table(
+        f"Every GPU machine at the stop level of {story.month}, with what the decision says of it", heads, "".join(rows)
+    )
+
+
+def _fleet_row(row: FleetRow) -> str:
+    price = "unknown" if row.usd_per_hour is None else f"{row.usd_per_hour:,.2f}"
+    kind = "" if row.kind == "plain" else f"<br>{escape(row.kind)}"
+    after = "halted" if row.fate is Fate.STOPPED else "kept"
+    project = f", {escape(row.project)}" if row.project else ""
+    return (
+        f'<tr><th scope="row">{escape(row.name)} <span class="id">{escape(row.instance_id)}</span></th>'
+        f'<td data-label="Type">{escape(row.instance_type)}{kind}</td><td data-label="Tagged">{escape(row.tags)}{project}</td>'
+        f'<td class="number" data-label="USD per hour">{price}</td>'
+        f'<td class="nowrap" data-label="Before → after">{escape(row.state_before)} → <span class="{after}">{escape(row.state_after)}</span></td>'
+        f'<td data-label="Reason">{escape(row.why)}</td></tr>'
+    )
+
+
+def _timeline(story: Story) -> str:
+    rows = "".join(_step_row(step) for step in story.steps)
+    heads = ("When (UTC)", "Who", "Did", "USD per hour|number", "Why")
+    return (
+        "<p>From the decisions as the Governor recorded them, and what people did in between. "
+        "<code>governor explain</code> shows the same in an installed account.</p>"
+        + _table("Actions and reasons, in order", heads, rows)
+    )
+
+
+def _step_row(step: Step) -> str:
+    rate = "" if step.usd_per_hour is None else f"{step.usd_per_hour:,.2f}"
+    details = "".join(f"<li>{escape(detail)}</li>" for detail in step.details)
+    listed = f"<details><summary>which</summary><ul>{details}</ul></details>" if details else ""
+    stops = ' class="halted"' if step.did.startswith("stops ") else ""
+    return (
+        f'<tr><td class="nowrap">{step.at:%d %b %H:%M}</td><td data-label="Who">{escape(step.actor)}</td>'
+        f'<td data-label="Did"><span{stops}>{escape(step.did)}</span>{listed}</td>'
+        f'<td class="number" data-label="USD per hour">{rate}</td><td data-label="Why">{escape(_sentence(step.why))}</td></tr>'
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _mails(story: Story) -> str:
+    pages = sum(mail.severity == "page" for mail in story.mails)
+    items = "".join(_mail(mail) for mail in story.mails)
+    return (
+        f"<p>{len(story.mails)} mails in {_weeks(story)} weeks, {pages} of them pages, as they arrived.</p>"
+        f'<div class="mails">{items}</div>'
+    )
+
+
+def _weeks(story: Story) -> int:
+    return round((story.samples[-1].at - story.samples[0].at) / timedelta(weeks=1))
+
+
+def _mail(mail: MailItem) -> str:
+    return (
+        f'<details><summary><span class="when nowrap">{mail.at:%d %b %H:%M}</span>'
+        f'<span class="severity {mail.severity}">{escape(mail.severity)}</span>'
+        f'<span class="subject">{escape(mail.subject)}</span><span class="to">{escape(mail.to)}</span></summary>'
+        f"<pre>{escape(mail.body)}</pre></details>"
+    )
+
+
+def _settings(story: Story) -> str:
+    rows = "".join(_change_row(change) for change in story.changes)
+    heads = ("When (UTC)", "Who", "Parameter", "From", "To", "Outcome")
+    return _table("Edits of parameters, and what became of each", heads, rows)
+
+
+def _change_row(change: Change) -> str:
+    outcome = "" if change.accepted else ' class="failed"'
+    return (
+        f'<tr><td class="nowrap">{change.at:%d %b %H:%M}</td><td data-label="Who">{escape(change.by)}</td>'
+        f'<td data-label="Parameter"><code>{escape(change.name)}</code></td><td data-label="From">{escape(change.before)}</td>'
+        f'<td data-label="To">{escape(change.after)}</td><td data-label="Outcome"><span{outcome}>{escape(_sentence(change.outcome))}</span></td></tr>'
+    )
+
+
+def _made(story: Story) -> str:
+    figures = story.figures
+    laps = "".join(
+        f'<tr><td>{escape(lap.what)}</td><td class="number" data-label="Seconds">{lap.seconds:.1f}</td></tr>' for lap in story.laps
+    )
+    return (
+        "<p><strong>Real:</strong> the CDK app and its templates, the CDK command line, the deployed functions with their layers "
+        "and the Lambda runtime client, their decisions, the settings, the mails, and in the last scene the policies of the "
+        f"deployed roles. {figures.function_runs:,} function runs made their part of {figures.api_calls:,} AWS calls; "
+        f"{figures.stop_calls} of them stopped machines, {figures.denied_calls} attempts were refused.</p>"
+        "<p><strong>Simulated:</strong> AWS itself, by an emulator on this machine: EC2 machines without GPUs that start and stop "
+        f"at once, the bill (running hours times list price, {escape(story.prices_dated)}), AWS Budgets with its lag of 8 to 16 "
+        "hours here (8 to 24 in truth), and the clock, which stands still, is moved minute by minute where something happens, and "
+        "jumps over the hours in between: no function runs in a jump. The company, its people and its machines are made up. "
+        "Addresses end in <code>.example</code>; no mail left the machine.</p>"
+        "<p><strong>Edited for the stage <code>local</code>:</strong> it starts armed and without grace, for tests. Before the story "
+        "begins it is given what a production stage has: observe, 5 minutes of grace, 10 minutes to confirm an edit.</p>"
+        + _table("Seconds of real time", ("Part", "Seconds|number"), laps)
+    )
+
+
+def _foot(story: Story) -> str:
+    return (
+        f"<footer>Stage {escape(story.stage)}, {escape(story.region)}. All times are virtual, in UTC. "
+        "The data behind this page is in <code>story.json</code> beside it.</footer>"
+    )
+
+
+def _table(caption: str, heads: Iterable[str], rows: str) -> str:
+    """A table; a head that ends in `|number` stands over figures."""
+    cells = ""
+    for head in heads:
+        name, _, kind = head.partition("|")
+        attribute = f' class="{kind}"' if kind else ""
+        cells += f'<th scope="col"{attribute}>{escape(name)}</th>'
+    return (
+        f'<table class="cards"><caption>{escape(caption)}</caption><thead><tr>{cells}</tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment:%a} {moment.day} {moment:%b %Y}"
