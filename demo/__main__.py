@@ -10,8 +10,6 @@ import time
 from pathlib import Path
 
 from botocore.exceptions import BotoCoreError, ClientError
-from local.client import REPOSITORY, LocalAws, LocalAwsError, local_aws
-from local.deploy import CdkApp, DeployError, bootstrap, deploy, stack_outputs
 from rich.console import Console
 
 from demo.gather import tell_story
@@ -20,6 +18,8 @@ from demo.scenes import play
 from demo.story import Lap, Story, write_story
 from demo.terminal import Narrator
 from demo.theatre import STAGE, Deployed, PlayError, Theatre
+from local.client import REPOSITORY, LocalAws, LocalAwsError, local_aws
+from local.deploy import CdkApp, DeployError, bootstrap, deploy, stack_outputs
 
 OUT_DIR = REPOSITORY / "out" / "demo"
 _PROGRESS = re.compile(r"^(Governor-\S+) \|\s*(\d+)/(\d+) \|")
@@ -33,7 +33,9 @@ def main() -> int:
     console = Console(highlight=False, soft_wrap=True)
     narrator = Narrator(console)
     began = time.monotonic()
-    console.print("[bold]GPU Governor, the demo.[/bold] A local AWS on this machine; no account is needed or touched.\n")
+    console.print(
+        "[bold]GPU Governor, the demo.[/bold] A local AWS on this machine; no account is needed or touched.\n"
+    )
     try:
         story = _perform(narrator)
     except (DeployError, LocalAwsError, PlayError, ClientError, BotoCoreError) as error:

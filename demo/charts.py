@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from html import escape
 
-from governor.domain.meter import period_end
-
 from demo.story import Crossing, Mark, MarkKind, Sample, Story
+from governor.domain.meter import period_end
 
 RAILS = ((MarkKind.EDIT, "edits"), (MarkKind.MAIL, "mails"), (MarkKind.PAGE, "pages"), (MarkKind.STOP, "stops"))
 _TICK_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
@@ -74,7 +73,7 @@ def spend_chart(story: Story, size: Size) -> str:
     parts = [*_money_axis(frame, size), *_months(frame)]
     limit = story.figures.limit_usd
     parts.append(_line(frame.left, frame.y(limit), frame.right, frame.y(limit), "limit"))
-    spans = _threshold_spans(story, end)
+    spans = _threshold_spans(story, begin, end)
     for kind in ("warn", "stop"):
         path = " ".join(
             f"{'M' if index == 0 else 'L'}{frame.x(since):.1f} {frame.y(limit * percents[kind] / 100):.1f} "
@@ -82,6 +81,9 @@ def spend_chart(story: Story, size: Size) -> str:
             for index, (since, until, percents) in enumerate(spans)
         )
         parts.append(f'<path class="{kind}" d="{path}"/>')
+        first = spans[0][2][kind]
+        x = frame.x(min(period_end(begin), end)) + (10 if size.is_narrow else 30)
+        parts.append(_text(x, frame.y(limit * first / 100) + 13, f"{kind} {first:g} %", f"label {kind}-text"))
     parts.append(f'<path class="reported" d="{_stairs(frame, story.samples)}"/>')
     parts += [f'<path class="true" d="{path}"/>' for path in _months_of_line(frame, story.samples)]
     if not size.is_narrow:
@@ -96,8 +98,8 @@ def spend_chart(story: Story, size: Size) -> str:
         y += 22
     title = "Spend of the month against the thresholds"
     description = (
-        f"The true bill, and what AWS Budgets reported of it, in US dollars, from {begin:%d %B} to {end:%d %B %Y}, against "
-        f"the limit of {_thousands(limit)}, the warning and the stop level. The table of the timeline holds the same."
+        f"The true bill, and what AWS Budgets reported of it, in US dollars, from {begin:%d %B} to {end:%d %B %Y}, "
+        f"against the limit of {_thousands(limit)}, the warning and the stop level. The timeline below says the same."
     )
     return _svg(size, y - 4, f"spend-{size.name}", title, description, parts)
 
@@ -119,8 +121,9 @@ def rate_chart(story: Story, size: Size) -> str:
     )
     title = "Run rate"
     description = (
-        f"US dollars per hour of everything that runs, at list price: {story.figures.run_rate_before_usd_per_hour:,.2f} "
-        f"before the stop of {story.month}, {story.figures.run_rate_after_usd_per_hour:,.2f} after it."
+        f"US dollars per hour of everything that runs, at list price: "
+        f"{story.figures.run_rate_before_usd_per_hour:,.2f} before the stop of {story.month}, "
+        f"{story.figures.run_rate_after_usd_per_hour:,.2f} after it."
     )
     return _svg(size, frame.bottom + 30, f"rate-{size.name}", title, description, parts)
 
@@ -130,25 +133,37 @@ def crossing_chart(story: Story, size: Size) -> str:
     crossing = story.crossing
     begin, end = crossing.crossed_at - timedelta(hours=6), crossing.seen_stopped_at + timedelta(hours=4)
     inside = _between(story.samples, begin, end)
-    low = min(sample.true_usd for sample in inside)
-    low = min([low, *(s.reported_usd for s in inside if s.reported_usd is not None)]) - 200
-    high = max(sample.true_usd for sample in inside) + 200
+    shown = [crossing.stop_usd, crossing.spent_when_stopped_usd, *(sample.true_usd for sample in inside)]
+    shown += [sample.reported_usd for sample in inside if sample.reported_usd is not None]
+    low, high = min(shown) - 200, max(shown) + 200
     left = 50.0 if size.is_narrow else 64.0
     frame = Frame(left, 22, size.width - left - (8 if size.is_narrow else 128), 190, begin, end, high, low)
     parts = [*_money_axis(frame, size, ticks=4), *_hours(frame, size)]
     stop_y = frame.y(crossing.stop_usd)
     parts.append(f'<path class="stop" d="M{frame.left} {stop_y:.1f} H{frame.right}"/>')
     if not size.is_narrow:
-        parts.append(_text(frame.right + 8, stop_y + 4, f"stop {crossing.stop_usd / story.figures.limit_usd * 100:g} %", "label stop-text"))
+        parts.append(
+            _text(
+                frame.right + 8,
+                stop_y + 4,
+                f"stop {crossing.stop_usd / story.figures.limit_usd * 100:g} %",
+                "label stop-text",
+            )
+        )
     x_from, x_to = frame.x(crossing.crossed_at), frame.x(crossing.reported_at)
-    parts.append(f'<rect class="lag" x="{x_from:.1f}" y="{frame.top}" width="{max(x_to - x_from, 1):.1f}" height="{frame.height}"/>')
+    parts.append(
+        f'<rect class="lag" x="{x_from:.1f}" y="{frame.top}" width="{max(x_to - x_from, 1):.1f}" '
+        f'height="{frame.height}"/>'
+    )
     parts.append(_text((x_from + x_to) / 2, frame.top - 8, f"not known yet: {_span_words(crossing)}", "label middle"))
     parts.append(f'<path class="reported" d="{_stairs(frame, inside)}"/>')
     line = " ".join(
         f"{'M' if i == 0 else 'L'}{frame.x(s.at):.1f} {frame.y(s.true_usd):.1f}" for i, s in enumerate(inside)
     )
     parts.append(f'<path class="true" d="{line}"/>')
-    parts.append(_symbol(MarkKind.STOP, frame.x(crossing.stopping_at), frame.y(crossing.spent_when_stopped_usd), "stopped"))
+    parts.append(
+        _symbol(MarkKind.STOP, frame.x(crossing.stopping_at), frame.y(crossing.spent_when_stopped_usd), "stopped")
+    )
     title = "The hours around the stop"
     description = (
         f"The true bill crosses {_thousands(crossing.stop_usd)} at {crossing.crossed_at:%d %B %H:%M}; AWS Budgets "
@@ -164,7 +179,8 @@ def _span_words(crossing: Crossing) -> str:
 
 def _span(story: Story) -> tuple[datetime, datetime]:
     begin, end = story.samples[0].at, story.samples[-1].at
-    return begin, end + (end - begin) * 0.01
+    margin = (end - begin) * 0.012
+    return begin - margin, end + margin
 
 
 def _between(samples: Sequence[Sample], begin: datetime, end: datetime) -> list[Sample]:
@@ -185,10 +201,10 @@ def _at(moment: datetime, earlier: Sample, later: Sample) -> Sample:
     return Sample(moment, true_usd, earlier.reported_usd, earlier.run_rate_usd_per_hour)
 
 
-def _threshold_spans(story: Story, end: datetime) -> list[tuple[datetime, datetime, dict[str, float]]]:
+def _threshold_spans(story: Story, begin: datetime, end: datetime) -> list[tuple[datetime, datetime, dict[str, float]]]:
     spans = []
     for index, one in enumerate(story.thresholds):
-        since = story.samples[0].at if index == 0 else one.since
+        since = begin if index == 0 else one.since
         until = story.thresholds[index + 1].since if index + 1 < len(story.thresholds) else end
         spans.append((since, until, {"warn": one.warn_percent, "stop": one.stop_percent}))
     return spans
@@ -246,10 +262,12 @@ def _months(frame: Frame) -> list[str]:
     while begin < frame.end:
         until = min(period_end(begin), frame.end)
         if until < frame.end:
-            parts.append(_line(frame.x(until), frame.top, frame.x(until), frame.bottom + 6, "axis"))
+            parts.append(_line(frame.x(until), frame.top, frame.x(until), frame.bottom + 6, "turn"))
         middle = (frame.x(begin) + frame.x(until)) / 2
         if frame.x(until) - frame.x(begin) > 24:
-            parts.append(_text(middle, frame.bottom + 18, f"{begin:%B}" if frame.width > 600 else f"{begin:%b}", "tick middle"))
+            parts.append(
+                _text(middle, frame.bottom + 18, f"{begin:%B}" if frame.width > 600 else f"{begin:%b}", "tick middle")
+            )
         begin = until
     return parts
 

@@ -26,7 +26,7 @@ GROUP_NAME = "transcribe-workers"
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine somebody launches. `launched_before` the story begins; `stays_because` None: to be stopped at 95 %."""
+    """One machine, launched so long before the story begins. `stays_because` None: to be stopped at 95 %."""
 
     name: str
     instance_type: str

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
-
-from governor.domain.decisions import Decision, InstanceVerdict, Verdict
-from governor.domain.reasons import words
-from governor.domain.settings_review import person
 
 from demo.company import FLEET, LIMIT_USD, NAME, Machine
 from demo.scenes import Played
 from demo.story import Change, Fate, Figures, FleetRow, MailItem, Step, Story
 from demo.terminal import usd
 from demo.theatre import STAGE, PlayError, Theatre
+from governor.domain.decisions import Decision, InstanceVerdict, Verdict
+from governor.domain.reasons import words
+from governor.domain.settings_review import person
+from local.mail import Mail
 
 
 def tell_story(theatre: Theatre, played: Played) -> Story:
     """The whole story. Raises PlayError when the stop was never decided."""
     if played.stop_decision is None or played.crossing is None:
         raise PlayError("the stop level was never reached")
+    changes = _changes(theatre)
     return Story(
         company=NAME,
         stage=STAGE,
@@ -31,10 +33,11 @@ def tell_story(theatre: Theatre, played: Played) -> Story:
         samples=tuple(theatre.samples),
         thresholds=tuple(played.thresholds),
         marks=tuple(sorted(theatre.marks, key=lambda mark: mark.at)),
-        steps=_steps(theatre),
+        steps=_steps(theatre, changes),
         fleet=_fleet(theatre, played, played.stop_decision),
-        mails=_mails(theatre),
-        changes=_changes(theatre),
+        mails=_mails(theatre, theatre.mails()),
+        alarm_mails=_mails(theatre, theatre.alarm_mails()),
+        changes=changes,
         crossing=played.crossing,
         figures=_figures(theatre, played),
         laps=tuple(theatre.narrator.laps),
@@ -64,9 +67,7 @@ def _fleet(theatre: Theatre, played: Played, decision: Decision) -> tuple[FleetR
     return tuple(sorted(rows, key=lambda row: (row.fate is Fate.SPARED, -(row.usd_per_hour or 0.0), row.name)))
 
 
-def _fleet_row(
-    theatre: Theatre, played: Played, machine: Machine, verdicts: Mapping[str, InstanceVerdict]
-) -> FleetRow:
+def _fleet_row(theatre: Theatre, played: Played, machine: Machine, verdicts: Mapping[str, InstanceVerdict]) -> FleetRow:
     instance_id = theatre.ids[machine.name]
     verdict = verdicts.get(instance_id)
     tags = dict(machine.tags)
@@ -86,16 +87,27 @@ def _fleet_row(
     )
 
 
-def _mails(theatre: Theatre) -> tuple[MailItem, ...]:
+def _mails(theatre: Theatre, mails: Iterable[Mail]) -> tuple[MailItem, ...]:
     return tuple(
         MailItem(datetime.fromisoformat(mail.at), mail.to, theatre.severity_of(mail), mail.subject, mail.body)
-        for mail in theatre.mails()
+        for mail in mails
     )
 
 
-def _steps(theatre: Theatre) -> tuple[Step, ...]:
-    """Decisions, outcomes, and what people did in between, in order; what repeats itself is left out."""
-    steps: list[Step] = []
+def _steps(theatre: Theatre, changes: Iterable[Change]) -> tuple[Step, ...]:
+    """What people did, what became of their edits, outcomes and decisions, in order; repetitions are left out."""
+    steps = _acts(theatre)
+    steps += [
+        Step(
+            change.at,
+            "check_settings",
+            "takes the edit" if change.accepted else "does not use the edit",
+            change.outcome,
+        )
+        for change in changes
+        if change.name.startswith("budget/")
+    ]
+    steps += _outcomes(theatre)
     last: tuple[object, ...] = ()
     for decision in theatre.decisions(theatre.samples[0].at, theatre.now()):
         victims = frozenset(v.instance_id for v in decision.verdicts if v.verdict is Verdict.STOP)
@@ -104,9 +116,24 @@ def _steps(theatre: Theatre) -> tuple[Step, ...]:
             continue
         last = said
         steps.append(_decision_step(theatre, decision))
-    steps += _outcomes(theatre)
-    steps += [Step(at, who, did, "") for at, who, did in theatre.acts]
     return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _acts(theatre: Theatre) -> list[Step]:
+    """What people did; several launches of one person at one moment are one step."""
+    steps: list[Step] = []
+    for at, who, did in theatre.acts:
+        last = steps[-1] if steps else None
+        if (
+            last
+            and (last.at, last.actor) == (at, who)
+            and did.startswith("launched ")
+            and last.did.startswith("launched ")
+        ):
+            steps[-1] = replace(last, did=f"{last.did}, {did.removeprefix('launched ')}")
+        else:
+            steps.append(Step(at, who, did, ""))
+    return steps
 
 
 def _decision_step(theatre: Theatre, decision: Decision) -> Step:
@@ -130,7 +157,9 @@ def _decision_step(theatre: Theatre, decision: Decision) -> Step:
     else:
         did = "has nothing to do"
     if decision.level == "stop":
-        details = tuple(f"{theatre.name_of(v.instance_id)}: {_dollars(v.usd_per_hour)}; {words(v.reason)}" for v in victims)
+        details = tuple(
+            f"{theatre.name_of(v.instance_id)}: {_dollars(v.usd_per_hour)}; {words(v.reason)}" for v in victims
+        )
     why = "; ".join(words(reason) for reason in (*decision.reasons, *decision.holds))
     return Step(decision.decided_at, "guard_budget", did, why, details, shown_rate, decision.decision_id)
 
@@ -167,11 +196,15 @@ def _changes(theatre: Theatre) -> tuple[Change, ...]:
         if taken is None:
             changes.append(Change(at, who, name, before, value, f"not used: {complaint}", False))
         elif _moment(taken) - at > timedelta(minutes=1):
-            outcome = f"not used at first: {complaint}. In force with version {taken['version']}, {_moment(taken):%H:%M}"
+            outcome = (
+                f"not used at first: {complaint}. In force with version {taken['version']}, {_moment(taken):%H:%M}"
+            )
             changes.append(Change(at, who, name, before, value, outcome, False))
         else:
             by = person(str(taken["edits"][name]["by"])) if name in taken["edits"] else who
-            changes.append(Change(at, by.rpartition("/")[2], name, before, value, f"in force as version {taken['version']}", True))
+            changes.append(
+                Change(at, by.rpartition("/")[2], name, before, value, f"in force as version {taken['version']}", True)
+            )
     return tuple(changes)
 
 

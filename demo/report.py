@@ -53,7 +53,8 @@ def render(story: Story) -> str:
         _made(story),
     )
     body = "\n".join(
-        f'<section id="{name}" aria-labelledby="{name}-heading"><h2 id="{name}-heading">{escape(title)}</h2>{content}</section>'
+        f'<section id="{name}" aria-labelledby="{name}-heading">'
+        f'<h2 id="{name}-heading">{escape(title)}</h2>{content}</section>'
         for (name, title), content in zip(SECTIONS, sections, strict=True)
     )
     return (
@@ -73,11 +74,27 @@ def _top(story: Story) -> str:
     saved = figures.month_end_without_usd - figures.month_end_usd
     passed = len(story.checks) - len(story.failures)
     tiles = (
-        ("Stopped", f"{usd(figures.stopped_usd_per_hour)}/h", f"{stopped} of {len(story.fleet)} machines; {kept} stay, each with its reason"),
-        ("Not spent by the month's end", usd(saved, 0), f"{usd(figures.month_end_usd, 0)} instead of {usd(figures.month_end_without_usd, 0)}"),
-        ("From report to stopped", duration(crossing.own_seconds), f"after {duration(crossing.lag_seconds)} in which AWS Budgets did not know"),
-        ("Checked", f"{passed} of {len(story.checks)}", "checks held" if not story.failures else "checks held; the others are marked below"),
-    )  # fmt: skip
+        (
+            "Stopped",
+            f"{usd(figures.stopped_usd_per_hour)}/h",
+            f"{stopped} of {len(story.fleet)} machines; {kept} stay, each for a reason",
+        ),
+        (
+            "Not spent by the month’s end",
+            usd(saved, 0),
+            f"{usd(figures.month_end_usd, 0)} instead of {usd(figures.month_end_without_usd, 0)}",
+        ),
+        (
+            "From report to stopped",
+            duration(crossing.own_seconds),
+            f"after {duration(crossing.lag_seconds)} in which AWS Budgets did not know",
+        ),
+        (
+            "Checked",
+            f"{passed} of {len(story.checks)}",
+            "checks held" if not story.failures else "checks held; the others are marked below",
+        ),
+    )
     cells = "".join(
         f'<div><dt>{escape(what)}</dt><dd class="big">{escape(figure)}</dd><dd class="small">{escape(more)}</dd></div>'
         for what, figure, more in tiles
@@ -85,9 +102,10 @@ def _top(story: Story) -> str:
     links = "".join(f'<a href="#{name}">{escape(title)}</a>' for name, title in SECTIONS)
     return (
         '<header class="top">'
-        f"<h1>{escape(story.company)} passed its GPU limit. {_number_word(stopped)} machines were stopped, nothing critical was.</h1>"
-        '<p class="lead">The GPU Governor, deployed into a local AWS with the real <code>cdk deploy</code>, over three months of '
-        "a small company’s bill. The company is made up; the functions, decisions and mails are real.</p>"
+        f"<h1>{escape(story.company)} passed its GPU limit. "
+        f"{_number_word(stopped)} machines were stopped, nothing critical was.</h1>"
+        '<p class="lead">The GPU Governor, deployed into a local AWS with the real <code>cdk deploy</code>, over three '
+        "months of a small company’s bill. The company is made up; the functions, decisions and mails are real.</p>"
         f'<dl class="figures">{cells}</dl><nav aria-label="Sections">{links}</nav></header>'
     )
 
@@ -103,7 +121,7 @@ def _count(story: Story, fate: Fate) -> int:
 
 def _summary(story: Story) -> str:
     rows = "".join(
-        f'<tr><th scope="row">{escape(what)}</th><td class="number" data-label="Figure">{escape(figure)}</td><td>{escape(how)}</td></tr>'
+        f'<tr><th scope="row">{escape(what)}</th><td class="number">{escape(figure)}</td><td>{escape(how)}</td></tr>'
         for what, figure, how in summary_rows(story)
     )
     reasons: dict[str, list[FleetRow]] = {}
@@ -111,15 +129,19 @@ def _summary(story: Story) -> str:
         if row.fate is Fate.SPARED:
             reasons.setdefault(row.why, []).append(row)
     kept = "".join(
-        f'<tr><td>{escape(", ".join(row.name for row in rows))}</td>'
+        f"<tr><td>{', '.join(_whole(row.name) for row in rows)}</td>"
         f'<td class="number" data-label="USD per hour">{sum(row.usd_per_hour or 0.0 for row in rows):,.2f}</td>'
         f"<td>{escape(why)}</td></tr>"
         for why, rows in sorted(reasons.items(), key=lambda item: -sum(row.usd_per_hour or 0.0 for row in item[1]))
     )
-    return (
-        _table(f"{story.month} in figures", ("What", "Figure|number", "How"), rows)
-        + _table("What stayed at the stop level, and why", ("Machines", "USD per hour|number", "Reason"), kept)
+    return _table(f"{story.month} in figures", ("What", "Figure|number", "How"), rows) + _table(
+        "What stayed at the stop level, and why", ("Machines", "USD per hour|number", "Reason"), kept
     )
+
+
+def _whole(name: str) -> str:
+    """A name that is not broken at its hyphens."""
+    return f'<span class="nowrap">{escape(name)}</span>'
 
 
 def _spend(story: Story) -> str:
@@ -127,12 +149,16 @@ def _spend(story: Story) -> str:
         f'<li><svg viewBox="0 0 26 12" aria-hidden="true">{shape}</svg>{escape(word)}</li>' for shape, word in _SWATCHES
     )
     return (
-        "<p>The bill follows from what runs and its list price. AWS Budgets sees it hours later, in steps, and the Governor "
-        "acts on what AWS Budgets says.</p>"
+        "<p>The bill follows from what runs and its list price. AWS Budgets sees it hours later, in steps, and the "
+        "Governor acts on what AWS Budgets says.</p>"
         f'<ul class="legend">{swatches}</ul>'
-        + _figure(story, spend_chart, "Spend of the month in USD. A number beside a symbol counts what lies too close to be drawn apart.")
+        + _figure(
+            story,
+            spend_chart,
+            "Spend of the month in USD. A number beside a symbol counts what lies too close to be drawn apart.",
+        )
         + '<h3 style="margin-top:32px">Run rate</h3>'
-        + _figure(story, rate_chart, "USD per hour of everything that runs, at list price, whatever the budget covers.")
+        + _figure(story, rate_chart, "USD per hour of everything that runs, at list price.")
     )
 
 
@@ -152,7 +178,8 @@ def _crossing(story: Story) -> str:
     items = []
     last = crossing.crossed_at
     for at, what, kind in moments:
-        after = "" if at == crossing.crossed_at else f"+{duration((at - last).total_seconds())}"
+        seconds = (at - last).total_seconds()
+        after = "" if at == crossing.crossed_at else "at once" if seconds < 1 else f"+{duration(seconds)}"
         items.append(
             f'<li class="{kind}"><div class="at">{at:%d %b %H:%M:%S}</div><div>{escape(what)}</div>'
             f'<div class="after">{after}</div></li>'
@@ -161,10 +188,14 @@ def _crossing(story: Story) -> str:
     over = crossing.spent_when_stopped_usd - crossing.stop_usd
     return (
         f"<p>{crossing.total_seconds:,.0f} seconds of virtual time from crossing to stopped: "
-        f"{crossing.lag_seconds:,.0f} in which AWS Budgets did not know, and {crossing.own_seconds:,.0f} of the Governor’s own, "
-        f"5 minutes of grace among them. Meanwhile {usd(over, 0)} were spent above the stop level.</p>"
+        f"{crossing.lag_seconds:,.0f} in which AWS Budgets did not know, and {crossing.own_seconds:,.0f} of the "
+        f"Governor’s own, 5 minutes of grace among them. Meanwhile {usd(over, 0)} were spent above the stop level.</p>"
         f'<ol class="track">{"".join(items)}</ol>'
-        + _figure(story, crossing_chart, "USD of the month. The shaded time is the lag of AWS Budgets; the square is the stop.")
+        + _figure(
+            story,
+            crossing_chart,
+            "USD of the month. The shaded time is the lag of AWS Budgets; the square is the stop.",
+        )
     )
 
 
@@ -175,10 +206,13 @@ def _scenes(story: Story) -> str:
 def _scene(scene: Scene) -> str:
     paragraphs = "".join(f"<p>{_with_code(text)}</p>" for text in scene.paragraphs)
     failed = [check for check in scene.checks if not check.passed]
-    word = f"{len(scene.checks)} checks, all held" if not failed else f"{len(failed)} of {len(scene.checks)} checks failed"
+    word = (
+        f"{len(scene.checks)} checks, all held" if not failed else f"{len(failed)} of {len(scene.checks)} checks failed"
+    )
     rows = "".join(_check_row(check) for check in scene.checks)
     return (
-        f'<li><div class="when">{_day(scene.begins)}<br>{scene.begins:%H:%M} UTC</div><div><h3>{scene.number}. {escape(scene.title)}</h3>'
+        f'<li><div class="when">{_day(scene.begins)} <br>{scene.begins:%H:%M} UTC</div>'
+        f"<div><h3>{scene.number}. {escape(scene.title)}</h3>"
         f"{paragraphs}<details{' open' if failed else ''}><summary>{escape(word)}</summary>"
         + _table(f"Checks of scene {scene.number}", ("Check", "Expected", "Seen", "Held"), rows)
         + "</details></div></li>"
@@ -186,9 +220,13 @@ def _scene(scene: Scene) -> str:
 
 
 def _check_row(check: Check) -> str:
-    verdict = '<td class="held" data-label="Held">yes</td>' if check.passed else '<td class="failed" data-label="Held">no</td>'
+    verdict = (
+        '<td class="held" data-label="Held">yes</td>'
+        if check.passed
+        else '<td class="failed" data-label="Held">no</td>'
+    )
     return (
-        f"<tr><td>{escape(check.what)}</td><td data-label=\"Expected\">{escape(check.expected)}</td>"
+        f'<tr><td>{escape(check.what)}</td><td data-label="Expected">{escape(check.expected)}</td>'
         f'<td data-label="Seen">{escape(check.seen)}</td>{verdict}</tr>'
     )
 
@@ -205,7 +243,8 @@ def _fleet(story: Story) -> str:
         members = [row for row in story.fleet if row.fate is fate]
         rate = sum(row.usd_per_hour or 0.0 for row in members)
         rows.append(
-            f'<tr class="group"><th scope="rowgroup" colspan="6">{title}: {len(members)} machines, {usd(rate)} an hour</th></tr>'
+            f'<tr class="group"><th scope="rowgroup" colspan="6">{title}: {len(members)} machines, '
+            f"{usd(rate)} an hour</th></tr>"
         )
         rows += [_fleet_row(row) for row in members]
     heads = ("Machine", "Type", "Tagged", "USD per hour|number", "Before → after", "Reason")
@@ -221,9 +260,11 @@ def _fleet_row(row: FleetRow) -> str:
     project = f", {escape(row.project)}" if row.project else ""
     return (
         f'<tr><th scope="row">{escape(row.name)} <span class="id">{escape(row.instance_id)}</span></th>'
-        f'<td data-label="Type">{escape(row.instance_type)}{kind}</td><td data-label="Tagged">{escape(row.tags)}{project}</td>'
+        f'<td data-label="Type">{escape(row.instance_type)}{kind}</td>'
+        f'<td data-label="Tagged">{escape(row.tags)}{project}</td>'
         f'<td class="number" data-label="USD per hour">{price}</td>'
-        f'<td class="nowrap" data-label="Before → after">{escape(row.state_before)} → <span class="{after}">{escape(row.state_after)}</span></td>'
+        f'<td class="nowrap" data-label="Before → after">{escape(row.state_before)} → '
+        f'<span class="{after}">{escape(row.state_after)}</span></td>'
         f'<td data-label="Reason">{escape(row.why)}</td></tr>'
     )
 
@@ -241,12 +282,13 @@ def _timeline(story: Story) -> str:
 def _step_row(step: Step) -> str:
     rate = "" if step.usd_per_hour is None else f"{step.usd_per_hour:,.2f}"
     details = "".join(f"<li>{escape(detail)}</li>" for detail in step.details)
-    listed = f"<details><summary>which</summary><ul>{details}</ul></details>" if details else ""
+    listed = f"<details><summary>which machines</summary><ul>{details}</ul></details>" if details else ""
     stops = ' class="halted"' if step.did.startswith("stops ") else ""
     return (
         f'<tr><td class="nowrap">{step.at:%d %b %H:%M}</td><td data-label="Who">{escape(step.actor)}</td>'
         f'<td data-label="Did"><span{stops}>{escape(step.did)}</span>{listed}</td>'
-        f'<td class="number" data-label="USD per hour">{rate}</td><td data-label="Why">{escape(_sentence(step.why))}</td></tr>'
+        f'<td class="number" data-label="USD per hour">{rate}</td>'
+        f'<td data-label="Why">{escape(_sentence(step.why))}</td></tr>'
     )
 
 
@@ -257,9 +299,19 @@ def _sentence(text: str) -> str:
 def _mails(story: Story) -> str:
     pages = sum(mail.severity == "page" for mail in story.mails)
     items = "".join(_mail(mail) for mail in story.mails)
+    alarms = "".join(
+        f'<tr><td class="nowrap">{mail.at:%d %b %H:%M}</td><td data-label="Topic">{escape(mail.severity)}</td>'
+        f'<td class="subject">{escape(mail.subject)}</td></tr>'
+        for mail in story.alarm_mails
+    )
     return (
         f"<p>{len(story.mails)} mails in {_weeks(story)} weeks, {pages} of them pages, as they arrived.</p>"
         f'<div class="mails">{items}</div>'
+        + _table(
+            "Beside them, mails of the CloudWatch alarms that watch the Governor itself",
+            ("When (UTC)", "Topic", "Subject"),
+            alarms,
+        )
     )
 
 
@@ -286,28 +338,34 @@ def _change_row(change: Change) -> str:
     outcome = "" if change.accepted else ' class="failed"'
     return (
         f'<tr><td class="nowrap">{change.at:%d %b %H:%M}</td><td data-label="Who">{escape(change.by)}</td>'
-        f'<td data-label="Parameter"><code>{escape(change.name)}</code></td><td data-label="From">{escape(change.before)}</td>'
-        f'<td data-label="To">{escape(change.after)}</td><td data-label="Outcome"><span{outcome}>{escape(_sentence(change.outcome))}</span></td></tr>'
+        f'<td data-label="Parameter"><code>{escape(change.name)}</code></td>'
+        f'<td data-label="From">{escape(change.before)}</td>'
+        f'<td data-label="To">{escape(change.after)}</td>'
+        f'<td data-label="Outcome"><span{outcome}>{escape(_sentence(change.outcome))}</span></td></tr>'
     )
 
 
 def _made(story: Story) -> str:
     figures = story.figures
     laps = "".join(
-        f'<tr><td>{escape(lap.what)}</td><td class="number" data-label="Seconds">{lap.seconds:.1f}</td></tr>' for lap in story.laps
+        f'<tr><td>{escape(lap.what)}</td><td class="number" data-label="Seconds">{lap.seconds:.1f}</td></tr>'
+        for lap in story.laps
     )
     return (
-        "<p><strong>Real:</strong> the CDK app and its templates, the CDK command line, the deployed functions with their layers "
-        "and the Lambda runtime client, their decisions, the settings, the mails, and in the last scene the policies of the "
-        f"deployed roles. {figures.function_runs:,} function runs made their part of {figures.api_calls:,} AWS calls; "
-        f"{figures.stop_calls} of them stopped machines, {figures.denied_calls} attempts were refused.</p>"
-        "<p><strong>Simulated:</strong> AWS itself, by an emulator on this machine: EC2 machines without GPUs that start and stop "
-        f"at once, the bill (running hours times list price, {escape(story.prices_dated)}), AWS Budgets with its lag of 8 to 16 "
-        "hours here (8 to 24 in truth), and the clock, which stands still, is moved minute by minute where something happens, and "
-        "jumps over the hours in between: no function runs in a jump. The company, its people and its machines are made up. "
-        "Addresses end in <code>.example</code>; no mail left the machine.</p>"
-        "<p><strong>Edited for the stage <code>local</code>:</strong> it starts armed and without grace, for tests. Before the story "
-        "begins it is given what a production stage has: observe, 5 minutes of grace, 10 minutes to confirm an edit.</p>"
+        "<p><strong>Real:</strong> the CDK app and its templates, the CDK command line, the deployed functions with "
+        "their layers and the Lambda runtime client, their decisions, the settings, the mails, and in the last scene "
+        f"the policies of the deployed roles. {figures.function_runs:,} function runs made their part of "
+        f"{figures.api_calls:,} AWS calls; {figures.stop_calls} of them stopped machines, {figures.denied_calls} "
+        "attempts were refused.</p>"
+        "<p><strong>Simulated:</strong> AWS itself, by an emulator on this machine: EC2 machines without GPUs that "
+        "start and stop at once; the bill, which is running hours times list price "
+        f"({escape(story.prices_dated)}); AWS Budgets, which sees the bill every 8 to 16 hours here (8 to 24 in "
+        "truth); and the clock, which is moved minute by minute where something happens and jumps over the hours in "
+        "between. No function runs in a jump. The company, its people and its machines are made up; addresses end in "
+        "<code>.example</code>, and no mail left this machine.</p>"
+        "<p><strong>Edited first:</strong> the stage <code>local</code> starts armed and without grace, for tests. "
+        "Before the story begins it is given what a production stage has: observe, 5 minutes of grace, 10 minutes to "
+        "confirm an edit, and the company’s limit.</p>"
         + _table("Seconds of real time", ("Part", "Seconds|number"), laps)
     )
 

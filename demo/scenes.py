@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 from botocore.exceptions import ClientError
-from governor.domain.decisions import Decision
-from governor.domain.meter import period_end, period_start
-from governor.domain.reasons import ReasonCode
-from local.mail import Mail
 
 from demo.company import ENGINEER, FLEET, LATECOMER, LIMIT_USD, NEXT_MONTH, ON_CALL, OPS_LEAD, Machine
 from demo.story import Crossing, MarkKind, Thresholds
 from demo.terminal import duration, usd
 from demo.theatre import STAGE, PlayError, Theatre, first_of_month_after
+from governor.domain.decisions import Decision
+from governor.domain.meter import period_end, period_start
+from governor.domain.reasons import ReasonCode
+from local.mail import Mail
 
 SPENT_BEFORE_USD = 32_700.0
 """What the month before has cost when the Governor is installed: 109 % of the limit."""
@@ -61,6 +62,7 @@ def _observe(theatre: Theatre, played: Played) -> None:
             theatre.aws.set_clock(installed - machine.launched_before)
             theatre.launch(ENGINEER, machine)
         theatre.begin(installed, SPENT_BEFORE_USD)
+        theatre.aws.enforce_roles(True)
     theatre.open_scene(1, "Installed: it only observes")
     theatre.tell(
         f"The month's GPU bill stands at {usd(SPENT_BEFORE_USD, 0)} of {usd(LIMIT_USD, 0)} when the Governor is "
@@ -132,7 +134,10 @@ def _arm_and_warn(theatre: Theatre, played: Played) -> None:
     theatre.check("80 % was reported", True, reported)
     difference = abs((theatre.reported_usd or 0.0) - theatre.true_usd)
     theatre.check_that(
-        "the reported figure is the sum of running hours times list price", difference < 1.0, "within $1", usd(difference)
+        "the reported figure is the sum of running hours times list price",
+        difference < 1.0,
+        "within $1",
+        usd(difference),
     )
     theatre.check("mails", ["warn"], [theatre.severity_of(mail) for mail in mails])
     theatre.check("calls that change an instance", 0, len(theatre.stop_calls()))
@@ -152,7 +157,6 @@ def _stop(theatre: Theatre, played: Played) -> None:
     )
     played.states_before = theatre.states()
     played.rate_before = theatre.run_rate()
-    billed_rate = theatre.rate_in_budget()
     theatre.check("95 % was reported", True, reported)
     notice = theatre.mails(before)
     theatre.check("mails at once: the notice", ["page"], [theatre.severity_of(mail) for mail in notice])
@@ -166,7 +170,7 @@ def _stop(theatre: Theatre, played: Played) -> None:
     played.rate_after = theatre.run_rate()
     spent = theatre.true_usd
     left = period_end(theatre.now()) - theatre.now()
-    played.month_end_without_usd = spent + billed_rate * (left / timedelta(hours=1))
+    played.month_end_without_usd = spent + played.rate_before * (left / timedelta(hours=1))
     mails = theatre.mails(before)
     _mark_mails(theatre, mails)
     stopped = {name for name, state in played.states_after.items() if state == "stopped"}
@@ -188,7 +192,9 @@ def _stop(theatre: Theatre, played: Played) -> None:
     others = {machine.name for machine in FLEET} - _names(FLEET)
     theatre.check("machines left running", others, {n for n, s in played.states_after.items() if s == "running"})
     _check_reasons(theatre, played.stop_decision)
-    theatre.check("mails: notice, stopping, seen stopped", ["page", "page", "info"], [theatre.severity_of(m) for m in mails])
+    theatre.check(
+        "mails: notice, stopping, seen stopped", ["page", "page", "info"], [theatre.severity_of(m) for m in mails]
+    )
     theatre.check("stops whose end was seen", len(stopped), sum(e.status == "stopped" for e in theatre.ledger()))
     theatre.check("calls that change an instance", ["StopInstances 200"], _calls(theatre))
 
@@ -212,7 +218,7 @@ def _slip(theatre: Theatre, played: Played) -> None:
     before = len(theatre.mails())
     theatre.open_scene(4, "A slip of the hand: one clear message, nothing changes")
     theatre.tell(
-        f"A new month. The old machines stay stopped; the teams launch {len(NEXT_MONTH)} fresh ones for the next experiments."
+        f"A new month. The old machines stay stopped; the teams launch {len(NEXT_MONTH)} fresh ones for new work."
     )
     for machine in NEXT_MONTH:
         theatre.launch(ENGINEER, machine)
@@ -248,7 +254,9 @@ def _slip(theatre: Theatre, played: Played) -> None:
 def _obey(theatre: Theatre, played: Played) -> None:
     before, calls = len(theatre.mails()), len(theatre.stop_calls())
     theatre.open_scene(5, "Put right: it says who changed what, waits, and obeys")
-    theatre.tell(f"{OPS_LEAD} lowers budget/warn-percent to 50. Both edits hold together, and the stop level is reached.")
+    theatre.tell(
+        f"{OPS_LEAD} lowers budget/warn-percent to 50. Both edits hold together, and the stop level is reached."
+    )
     version = _version(theatre)
     theatre.edit(OPS_LEAD, "budget/warn-percent", "50")
     edited_at = theatre.now()
@@ -256,12 +264,15 @@ def _obey(theatre: Theatre, played: Played) -> None:
     theatre.check("version of the settings in force", version + 1, _version(theatre))
     played.thresholds.append(_thresholds(theatre))
     mails = theatre.mails(before)
-    theatre.check("mails at once: the edit, and the notice", ["info", "page"], sorted(theatre.severity_of(m) for m in mails))
+    theatre.check(
+        "mails at once: the edit, and the notice", ["info", "page"], sorted(theatre.severity_of(m) for m in mails)
+    )
     told = next((mail.body for mail in mails if theatre.severity_of(mail) == "info"), "")
+    edits = ("stop-percent from 95 to 60", "warn-percent from 80 to 50")
     theatre.check_that(
         "the mail says who changed what from what to what",
-        all(f"{OPS_LEAD} changed budget/{text}" in told for text in ("stop-percent from 95 to 60", "warn-percent from 80 to 50")),
-        "stop-percent from 95 to 60, warn-percent from 80 to 50",
+        all(f"{OPS_LEAD} changed budget/{edit}" in told for edit in edits),
+        ", ".join(edits),
         told.partition("\n")[0],
     )  # fmt: skip
     held = _latest(theatre, "stop")
@@ -277,7 +288,9 @@ def _obey(theatre: Theatre, played: Played) -> None:
         "from edit to stop", timedelta(minutes=10) <= waited <= timedelta(minutes=15), "10 to 15 min",
         duration(waited.total_seconds()),
     )  # fmt: skip
-    theatre.check("fresh machines stopped", _names(NEXT_MONTH), {n for n in _names(NEXT_MONTH) if states[n] == "stopped"})
+    theatre.check(
+        "fresh machines stopped", _names(NEXT_MONTH), {n for n in _names(NEXT_MONTH) if states[n] == "stopped"}
+    )
     critical = {one.name for one in FLEET if one.stays_because is ReasonCode.CRITICAL}
     theatre.check("critical machines running", critical, {name for name in critical if states[name] == "running"})
     theatre.run(5)
@@ -287,11 +300,11 @@ def _obey(theatre: Theatre, played: Played) -> None:
 def _pause(theatre: Theatre) -> None:
     before = len(theatre.mails())
     theatre.run(1)
-    theatre.open_scene(6, "A pause from a phone holds a stop that is due")
+    theatre.open_scene(6, "A pause holds a stop that is due")
     theatre.launch(ENGINEER, LATECOMER)
     theatre.tell(
         f"{ENGINEER} launches {LATECOMER.name} for a customer although the stop level is reached. It has the grace of "
-        f"every new machine. {ON_CALL} sets the pause in the console."
+        f"every new machine. {ON_CALL} writes into the pause parameter, as from the console on a phone."
     )
     theatre.run(6)
     until = theatre.now() + timedelta(hours=2)
@@ -325,7 +338,6 @@ def _refuse(theatre: Theatre) -> None:
         "Suppose the code were wrong. The demo takes the role of guard_budget and calls EC2 with it directly; the "
         "policies of the deployed role decide."
     )
-    theatre.aws.enforce_roles(True)
     ec2 = _as_guard(theatre)
     critical = next(one.name for one in FLEET if one.stays_because is ReasonCode.CRITICAL)
     unmanaged = next(one.name for one in FLEET if one.stays_because is ReasonCode.NOT_MANAGED)
@@ -335,8 +347,12 @@ def _refuse(theatre: Theatre) -> None:
         answer = _try_stop(ec2, theatre.ids[name])
         theatre.act("the role of guard_budget", f"tried to stop {name} directly: EC2 answers {answer}")
         theatre.check(f"EC2's answer for {name} ({label})", "UnauthorizedOperation", answer)
-    theatre.check(f"EC2's answer for {standard} (standard, stopped already)", "accepted", _try_stop(ec2, theatre.ids[standard]))
+    theatre.check(
+        f"EC2's answer for {standard} (standard, stopped already)", "accepted", _try_stop(ec2, theatre.ids[standard])
+    )
     theatre.check("state of the critical machine", "running", theatre.states()[critical])
+    alarms = [mail for mail in theatre.alarm_mails() if mail.subject.startswith("ALARM")]
+    theatre.check("pages from alarms on the Governor itself", 0, sum(theatre.severity_of(m) == "page" for m in alarms))
 
 
 def _as_guard(theatre: Theatre) -> Any:
@@ -381,7 +397,7 @@ def _crossed_at(theatre: Theatre, amount_usd: float) -> datetime:
     """The moment at which the true bill of this month reached an amount; between two samples it grows evenly."""
     begin = period_start(theatre.now())
     samples = [one for one in theatre.samples if one.at >= begin]
-    for earlier, later in zip(samples, samples[1:], strict=False):
+    for earlier, later in itertools.pairwise(samples):
         if earlier.true_usd < amount_usd <= later.true_usd:
             share = (amount_usd - earlier.true_usd) / (later.true_usd - earlier.true_usd)
             return earlier.at + (later.at - earlier.at) * share

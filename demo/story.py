@@ -50,7 +50,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Spend of the month so far at one moment in USD (true, and as AWS Budgets says; None: nothing yet), USD per hour."""
+    """Spend of the month so far at one moment, USD: true, and as AWS Budgets says (None: nothing yet); USD per hour."""
 
     at: datetime
     true_usd: float
@@ -198,6 +198,7 @@ class Story:
     steps: tuple[Step, ...]
     fleet: tuple[FleetRow, ...]
     mails: tuple[MailItem, ...]
+    alarm_mails: tuple[MailItem, ...]
     changes: tuple[Change, ...]
     crossing: Crossing
     figures: Figures

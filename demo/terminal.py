@@ -91,8 +91,8 @@ def summary_rows(story: Story) -> list[tuple[str, str, str]]:
     passed = len(story.checks) - len(story.failures)
     return [
         ("Stopped", f"{stopped} machines", f"{usd(figures.stopped_usd_per_hour)} an hour less from then on"),
-        ("Left running", f"{kept} machines", f"{usd(figures.run_rate_after_usd_per_hour)} an hour, each with its reason"),
-        ("Month's bill", usd(figures.month_end_usd, 0),
+        ("Left running", f"{kept} machines", f"{usd(figures.run_rate_after_usd_per_hour)} an hour, each for a reason"),
+        ("Month’s bill", usd(figures.month_end_usd, 0),
          f"instead of {usd(figures.month_end_without_usd, 0)}: {usd(saved, 0)} not spent"),
         ("Crossing to report", f"{crossing.lag_seconds:,.0f} s",
          f"{duration(crossing.lag_seconds)} in which AWS Budgets did not know yet"),

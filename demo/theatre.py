@@ -8,6 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pydantic import TypeAdapter
+
+from demo.company import GROUP_NAME, LIMIT_USD, MAIL_OF_TOPIC, Machine
+from demo.story import Check, Mark, MarkKind, Sample, Scene
+from demo.terminal import Narrator
 from governor.aws.catalogue import load_catalogue
 from governor.aws.state_table import DynamoDbStateTable
 from governor.domain.decisions import Decision
@@ -17,14 +22,8 @@ from governor.shell import records
 from local.calls import Call
 from local.client import LocalAws
 from local.mail import Mail
-from pydantic import TypeAdapter
-
-from demo.company import GROUP_NAME, LIMIT_USD, MAIL_OF_TOPIC, Machine
-from demo.story import Check, Mark, MarkKind, Sample, Scene
-from demo.terminal import Narrator
 
 STAGE = "local"
-FAMILIES_IN_BUDGET = ("p4d", "g4dn")
 LAG_HOURS = (8.0, 16.0)
 """AWS Budgets sees the bill 8 to 24 hours late; the demo draws from the better half, with a fixed seed."""
 
@@ -60,7 +59,7 @@ class PlayError(RuntimeError):
 class Theatre:
     """Moves the clock, keeps the true bill, lets people act, and notes what is seen. All times are virtual, UTC."""
 
-    def __init__(self, aws: LocalAws, deployed: Deployed, narrator: Narrator, seed: int = 17) -> None:
+    def __init__(self, aws: LocalAws, deployed: Deployed, narrator: Narrator, seed: int = 41) -> None:
         self.aws = aws
         self.deployed = deployed
         self.narrator = narrator
@@ -77,7 +76,7 @@ class Theatre:
         self._budgets = aws.client("budgets")
         self._prices = load_catalogue()
         self._random = random.Random(seed)
-        self._people: dict[str, dict[str, str]] = {}
+        self._people: dict[str, tuple[str, str]] = {}
         self._scene: OpenScene | None = None
         self._moment = aws.now()
         self._image = ""
@@ -97,9 +96,7 @@ class Theatre:
         if self._scene is not None:
             one = self._scene
             ends = self._moment
-            self.scenes.append(
-                Scene(one.number, one.title, one.begins, ends, tuple(one.paragraphs), tuple(one.checks))
-            )
+            self.scenes.append(Scene(one.number, one.title, one.begins, ends, tuple(one.paragraphs), tuple(one.checks)))
         self._scene = None
 
     def tell(self, text: str) -> None:
@@ -136,14 +133,12 @@ class Theatre:
         if may_use_ec2:
             iam.put_user_policy(UserName=name, PolicyName="machines", PolicyDocument=_EC2_POLICY)
         key = iam.create_access_key(UserName=name)["AccessKey"]
-        self._people[name] = {
-            "aws_access_key_id": key["AccessKeyId"],
-            "aws_secret_access_key": key["SecretAccessKey"],
-        }
+        self._people[name] = (key["AccessKeyId"], key["SecretAccessKey"])
 
     def client_of(self, person: str, service: str) -> Any:
         """A client with a person's own keys."""
-        return self.aws.client(service, **self._people[person])
+        key_id, secret = self._people[person]
+        return self.aws.client(service, aws_access_key_id=key_id, aws_secret_access_key=secret)
 
     def subscribe_mail(self) -> None:
         """Put the company's addresses on the topics."""
@@ -273,7 +268,7 @@ class Theatre:
         until = self._moment + timedelta(minutes=minutes)
         while self._moment < until:
             step = min(until, self._moment + timedelta(minutes=5))
-            rate = self.rate_in_budget()
+            rate = self.run_rate()
             self.aws.advance_to(step)
             self._seen = None
             self._charge(step, rate)
@@ -333,14 +328,6 @@ class Theatre:
         """USD per hour of everything that runs, at list price."""
         return sum(self._price(one) for one in self.instances().values() if _is_running(one))
 
-    def rate_in_budget(self) -> float:
-        """USD per hour of what runs and is in the scope of the AWS budget."""
-        return sum(
-            self._price(one)
-            for one in self.instances().values()
-            if _is_running(one) and one["InstanceType"].partition(".")[0] in FAMILIES_IN_BUDGET
-        )
-
     def _price(self, instance: Mapping[str, Any]) -> float:
         return self.price_of(instance["InstanceType"]) or 0.0
 
@@ -355,7 +342,7 @@ class Theatre:
         return f"{self._prices.region}, {self._prices.dated}"
 
     def _accrue(self, moment: datetime) -> None:
-        self._charge(moment, self.rate_in_budget())
+        self._charge(moment, self.run_rate())
 
     def _charge(self, moment: datetime, rate_usd_per_hour: float) -> None:
         self.true_usd += rate_usd_per_hour * ((moment - self._moment) / timedelta(hours=1))
@@ -434,4 +421,3 @@ def _shown(value: object) -> str:
         ]  # fmt: skip
         return ", ".join(parts) if parts else "none"
     return str(value)
-

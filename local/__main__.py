@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -14,7 +15,7 @@ from local.client import REPOSITORY, LocalAws, LocalAwsError, local_aws
 from local.deploy import CdkApp, DeployError, bootstrap, deploy
 from local.pacing import REAL_MINUTE_SECONDS
 
-WORK_DIR = REPOSITORY / "build" / "local"
+FOLDER = REPOSITORY / "build" / "local"
 STAGE = "local"
 
 
@@ -47,12 +48,17 @@ def run(port: int, minute_seconds: float, seed: int) -> None:
         if line.strip():
             print(f"{time.monotonic() - started_at:6.1f} s  {line}", flush=True)
 
-    with local_aws(work_dir=WORK_DIR, port=port, seed=seed, minute_seconds=minute_seconds) as aws:
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="world-", dir=FOLDER) as folder,
+        local_aws(work_dir=Path(folder) / "aws", port=port, seed=seed) as aws,
+    ):
         say(f"local AWS at {aws.endpoint.url}")
         bootstrap(aws, say)
         deploy(aws, CdkApp(REPOSITORY, context={"stage": STAGE}), say)
         fleet = aws.create_fleet(STAGE)
         say(f"{len(fleet)} GPU instances launched")
+        aws.pace(minute_seconds)
         print(instructions(aws, fleet), flush=True)
         threading.Event().wait()
 

@@ -85,6 +85,10 @@ class LocalAws:
         """Like `advance`, up to an aware moment."""
         return int(self.control("advance", to=moment.isoformat())["runs"])
 
+    def pace(self, minute_seconds: float) -> None:
+        """Let the clock run by itself, one virtual minute every `minute_seconds` of real time, from now to the end."""
+        self.control("pace", minute_seconds=minute_seconds)
+
     def settle(self) -> int:
         """Wait until everything due now was delivered; returns how many runs that took."""
         return int(self.control("settle")["runs"])

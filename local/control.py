@@ -11,6 +11,7 @@ from typing import Any
 
 from local.faults import Fault
 from local.fleet import create_sample_fleet
+from local.pacing import start_pacing
 from local.patching import patched_points
 from local.world import World
 
@@ -37,6 +38,7 @@ class Control:
             "hold": self.hold,
             "logs": self.logs,
             "mails": self.mails,
+            "pace": self.pace,
             "parameters": self.parameters,
             "points": self.points,
             "roles": self.roles,
@@ -62,6 +64,11 @@ class Control:
         else:
             moment = self._world.clock.now() + timedelta(minutes=float(body["minutes"]))
         return {"runs": self._world.advance_to(moment), "now": self._world.clock.now().isoformat()}
+
+    def pace(self, body: Body) -> Any:
+        """Let the clock run by itself, one virtual minute every `minute_seconds` of real time."""
+        start_pacing(self._world, float(body["minute_seconds"]))
+        return {}
 
     def settle(self, body: Body) -> Any:
         """Wait until everything due now was delivered."""

@@ -22,7 +22,6 @@ from hypercorn.config import Config
 from local.control import Control, with_control
 from local.emulator import load, prepare_environment
 from local.options import LOOPBACK, Options
-from local.pacing import keep_pace
 from local.world import World
 
 SERVER_END_SECONDS = 3.0
@@ -55,8 +54,6 @@ async def run(options: Options, listener: socket.socket) -> None:
     config.keep_alive_timeout = 600.0
     application: Any = with_control(world.emulator.app.app, Control(world))
     world.start()
-    pacer = threading.Thread(target=keep_pace, args=(world, options.minute_seconds), name="pacing", daemon=True)
-    pacer.start()
     server = asyncio.create_task(serve(application, config, shutdown_trigger=stopping.wait))
     await _until_answering(port)
     print(json.dumps({"url": endpoint_url, "port": port, "pid": os.getpid()}), flush=True)

@@ -15,8 +15,7 @@ SECRET_ACCESS_KEY = "test"
 class Options:
     """Fixed for the life of one local AWS.
 
-    Units: `budget_lag_*_hours` in virtual hours between two refreshes of a budget; `minute_seconds` are the real
-    seconds one virtual minute takes, or None when only the control endpoints move the clock.
+    Units: `budget_lag_*_hours` in virtual hours between two refreshes of a budget.
     """
 
     work_dir: str
@@ -29,7 +28,6 @@ class Options:
     budget_lag_min_hours: float = 8.0
     budget_lag_max_hours: float = 24.0
     empty_parameter_pages: bool = False
-    minute_seconds: float | None = None
 
     def to_json(self) -> str:
         """The options as one JSON object."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from datetime import timedelta
 
 from local.clock import MINUTE, minute_of, sleep_real_seconds
@@ -13,10 +14,12 @@ _log = logging.getLogger("local.pacing")
 REAL_MINUTE_SECONDS = 60.0
 
 
-def keep_pace(world: World, minute_seconds: float | None) -> None:
-    """Run one virtual minute every `minute_seconds`; None does nothing. Never returns otherwise (a daemon's body)."""
-    if minute_seconds is None:
-        return
+def start_pacing(world: World, minute_seconds: float) -> None:
+    """From now on run one virtual minute every `minute_seconds` of real time, for the life of the process."""
+    threading.Thread(target=_keep_pace, args=(world, minute_seconds), name="pacing", daemon=True).start()
+
+
+def _keep_pace(world: World, minute_seconds: float) -> None:
     while True:
         try:
             run_next_minute(world, minute_seconds)

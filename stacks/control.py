@@ -184,7 +184,7 @@ class ControlStack(Stack):
         topics = {
             "PagePublishers": (self._state.page_topic, True),
             "WarnPublishers": (self._state.warn_topic, True),
-            "InfoPublishers": (self._state.info_topic, True),
+            "InfoPublishers": (self._state.info_topic, False),
             "SlackPublishers": (self._state.slack_topic, False),
         }
         for construct_id, (topic, alarms) in topics.items():

@@ -100,6 +100,14 @@ def test_control_says_what_cli_and_tests_read(dev: StageTemplates) -> None:
         assert dev.outputs["Control"][f"{pascal}FunctionName"]["Value"] == dev.functions()[function].ref
 
 
+def test_control_tells_the_cli_what_it_tells_the_functions(prod: StageTemplates) -> None:
+    told, said = variables(prod, "guard_budget"), prod.outputs["Control"]
+    assert said["BudgetName"]["Value"] == told["BUDGET_NAME"]
+    assert said["BudgetFamilies"]["Value"] == told["BUDGET_FAMILIES"] == ",".join(GPU_FAMILIES)
+    assert said["Regions"]["Value"] == told["GOVERNOR_REGIONS"]
+    assert json.loads(said["TagKeys"]["Value"]) == json.loads(told["TAG_KEYS"])
+
+
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_is_told_exactly_the_names_of_the_contract(synthesis: Synthesis, stage: str, function: str) -> None:

@@ -241,7 +241,7 @@ def test_send_messages_may_not_wake_the_guard(dev: StageTemplates) -> None:
     assert ask(documents, request) is Answer.DENIED
 
 
-@pytest.mark.parametrize("output", ["PageTopicArn", "WarnTopicArn", "InfoTopicArn"])
+@pytest.mark.parametrize("output", ["PageTopicArn", "WarnTopicArn"])
 def test_alarms_of_this_account_may_publish_and_others_not(dev: StageTemplates, output: str) -> None:
     document = dev.topic_document(output)
     service = "cloudwatch.amazonaws.com"
@@ -249,9 +249,10 @@ def test_alarms_of_this_account_may_publish_and_others_not(dev: StageTemplates, 
     assert ask([document], publish(dev, output, from_alarm("999999999999"), service)) is Answer.NOT_ALLOWED
 
 
-def test_alarms_do_not_write_to_slack_whose_form_they_do_not_know(dev: StageTemplates) -> None:
-    request = publish(dev, "SlackTopicArn", from_alarm(ACCOUNT), "cloudwatch.amazonaws.com")
-    assert ask([dev.topic_document("SlackTopicArn")], request) is Answer.NOT_ALLOWED
+@pytest.mark.parametrize("output", ["InfoTopicArn", "SlackTopicArn"])
+def test_alarms_publish_to_no_topic_but_page_and_warn(dev: StageTemplates, output: str) -> None:
+    request = publish(dev, output, from_alarm(ACCOUNT), "cloudwatch.amazonaws.com")
+    assert ask([dev.topic_document(output)], request) is Answer.NOT_ALLOWED
 
 
 @pytest.mark.parametrize("output", TOPICS)

@@ -112,6 +112,7 @@ def test_every_alarm_tells_a_person_what_it_means(synthesis: Synthesis, stage: s
         assert set(alarm.properties["AlarmActions"]) <= people
         assert len(alarm.properties["AlarmDescription"]) > 40
         assert "Metrics" not in alarm.properties
+        assert "OKActions" not in alarm.properties, "each new alarm would send a mail when it first becomes OK"
 
 
 def test_the_dashboard_shows_every_alarm_and_how_to_pause(dev: StageTemplates) -> None:

@@ -152,14 +152,17 @@ def test_a_throttled_region_is_unknown_and_the_run_goes_on(world: Deployed) -> N
 
 
 # What a call is to IAM where the name of the call is not the name of the action.
-TRANSACTION = {"dynamodb:TransactWriteItems": {"dynamodb:PutItem", "dynamodb:ConditionCheckItem"}}
+IAM_ACTIONS = {
+    "budgets:DescribeBudget": {"budgets:ViewBudget"},
+    "dynamodb:TransactWriteItems": {"dynamodb:PutItem", "dynamodb:ConditionCheckItem"},
+}
 
 
 def permitted_by(actions: set[str], granted: frozenset[str]) -> set[str]:
     """The actions that calls needed; a transaction needs what its items are."""
     needed: set[str] = set()
     for action in actions:
-        needed |= TRANSACTION.get(action, {action}) & granted or {action}
+        needed |= IAM_ACTIONS.get(action, {action}) & granted or {action}
     return needed
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from local.client import LocalAws, local_aws
 from local.deliveries import DeliveryRecord
-from local.deploy import CdkApp, bootstrap, deploy, stack_outputs
+from local.deploy import CdkApp, bootstrap, deploy, destroy, stack_outputs
 
 APP = Path(__file__).parent / "app"
 # What Lambda's own Python runtime brings: the runtime client, and boto3.
@@ -73,6 +73,10 @@ def deployed(lambda_runtime_dir: Path, tmp_path_factory: pytest.TempPathFactory)
         deploy(aws, CdkApp(APP), lines.append)
         aws.set_clock(START)
         yield Probe(aws, stack_outputs(aws, "Probe"))
+        aws.set_clock(datetime.now(UTC) + timedelta(minutes=1))  # the CLI waits for events later than its own start
+        destroy(aws, CdkApp(APP), lines.append)
+        stacks = aws.client("cloudformation").describe_stacks()["Stacks"]
+        assert [one["StackName"] for one in stacks] == ["CDKToolkit"]
 
 
 @pytest.fixture

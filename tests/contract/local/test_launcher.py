@@ -111,7 +111,7 @@ def test_missing_runtime_client_is_one_clear_sentence(tmp_path: Path) -> None:
 
 
 def test_options_survive_the_way_to_the_launcher() -> None:
-    options = Options(work_dir="/w", lambda_runtime_dir="/r", prices_csv="/p", seed=5, minute_seconds=0.5)
+    options = Options(work_dir="/w", lambda_runtime_dir="/r", prices_csv="/p", seed=5, budget_lag_min_hours=1.5)
     assert Options.from_json(options.to_json()) == options
 
 

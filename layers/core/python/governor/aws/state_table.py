@@ -82,7 +82,7 @@ class DynamoDbStateTable:
     def put_all(self, records: Sequence[Record]) -> None:
         """Put any number of records unconditionally, not atomically."""
         for chunk in _chunks(list(records), BATCH_WRITE_ITEMS):
-            wanted: list[Any] = [{"PutRequest": {"Item": _item(record)}} for record in chunk]
+            wanted: list[Any] = [{"PutRequest": {"Item": item_of(record)}} for record in chunk]
             for attempt in range(8):
                 answer = self._client.batch_write_item(RequestItems={self._table: wanted})
                 wanted = answer.get("UnprocessedItems", {}).get(self._table, [])
@@ -119,7 +119,7 @@ class DynamoDbStateTable:
             raise
 
     def _put(self, write: Write) -> dict[str, Any]:
-        request: dict[str, Any] = {"TableName": self._table, "Item": _item(write.record)}
+        request: dict[str, Any] = {"TableName": self._table, "Item": item_of(write.record)}
         condition = _CONDITIONS.get(write.when)
         if condition:
             request["ConditionExpression"] = condition
@@ -186,7 +186,8 @@ def _key_item(key: Key) -> dict[str, Any]:
     return {"pk": {"S": key.pk}, "sk": {"S": key.sk}}
 
 
-def _item(record: Record) -> dict[str, Any]:
+def item_of(record: Record) -> dict[str, Any]:
+    """The DynamoDB item (attribute-value form) of a record."""
     item: dict[str, Any] = {
         **_key_item(record.key),
         "v": {"N": str(record.version)},
