@@ -14,11 +14,15 @@ from governor.aws.outbound import AwsOutbound
 from governor.domain.budget import BudgetReading, UnknownBudget
 
 ACCOUNT = "123456789012"
-KEYS = {"aws_access_key_id": "x", "aws_secret_access_key": "x"}
+
+
+def client_of(service: str, region: str) -> Any:
+    """A client whose calls never leave the process."""
+    return boto3.client(service, region, aws_access_key_id="x", aws_secret_access_key="x")
 
 
 def read_budget(budget: dict[str, Any]) -> BudgetReading | UnknownBudget:
-    client = boto3.client("budgets", "us-east-1", **KEYS)  # type: ignore[call-overload]
+    client = client_of("budgets", "us-east-1")
     base = {"BudgetName": "gpu", "BudgetType": "COST", "TimeUnit": "MONTHLY"}
     with Stubber(client) as stub:
         expected = {"AccountId": ACCOUNT, "BudgetName": "gpu"}
@@ -65,15 +69,15 @@ def test_an_amount_that_is_no_sum_of_money_is_unknown(amount: str) -> None:
 
 
 def test_a_denied_budget_is_unknown_with_the_reason() -> None:
-    client = boto3.client("budgets", "us-east-1", **KEYS)  # type: ignore[call-overload]
+    client = client_of("budgets", "us-east-1")
     with Stubber(client) as stub:
         stub.add_client_error("describe_budget", "AccessDeniedException", "not allowed", 400)
         assert AwsBudgets(client, ACCOUNT, "gpu").read() == UnknownBudget("gpu", "AccessDeniedException: not allowed")
 
 
 def outbound() -> tuple[AwsOutbound, Stubber, Stubber]:
-    sns = boto3.client("sns", "eu-west-1", **KEYS)  # type: ignore[call-overload]
-    events = boto3.client("events", "eu-west-1", **KEYS)  # type: ignore[call-overload]
+    sns = client_of("sns", "eu-west-1")
+    events = client_of("events", "eu-west-1")
     topics = {severity: f"arn:aws:sns:eu-west-1:{ACCOUNT}:{severity}" for severity in ("page", "warn", "info")}
     out = AwsOutbound(sns, events, topics, f"arn:aws:sns:eu-west-1:{ACCOUNT}:slack", "bus")
     return out, Stubber(sns), Stubber(events)

@@ -156,8 +156,8 @@ def test_large_lists_go_in_calls_of_fifty() -> None:
     sizes = []
 
     class Counting:
-        def stop_instances(self, InstanceIds: list[str]) -> None:
-            sizes.append(len(InstanceIds))
+        def stop_instances(self, **request: list[str]) -> None:
+            sizes.append(len(request["InstanceIds"]))
 
     fleet = Ec2Fleet([HOME], lambda region: Counting(), TagKeys(), STAGE)
     assert all(a.accepted for a in fleet.stop(HOME, [f"i-{n}" for n in range(120)]))
