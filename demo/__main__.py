@@ -50,7 +50,9 @@ def main() -> int:
     shown = report.relative_to(Path.cwd()) if report.is_relative_to(Path.cwd()) else report
     console.print(f"\nReport: {shown}   ({time.monotonic() - began:.0f} s in all)")
     if story.failures:
-        Console(stderr=True, soft_wrap=True).print(f"\n{len(story.failures)} checks failed; see FAILED above.")
+        Console(stderr=True, soft_wrap=True).print(
+            f"\n{len(story.failures)} check{'s' if len(story.failures) > 1 else ''} failed; see FAILED above."
+        )
         return 1
     return 0
 

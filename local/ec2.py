@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from moto.autoscaling.models import FakeAutoScalingGroup
+from moto.core.utils import utcnow
 from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.models.instances import Instance, InstanceBackend
 
@@ -48,6 +49,8 @@ class InstanceEvents:
         def change(instance: Any) -> Any:
             before = instance._state.name
             result = events._originals[method](instance)
+            if method == "start" and before == "stopped":
+                instance.launch_time = utcnow()  # EC2 sets it anew at each start, moto keeps it
             if before != states[-1]:
                 for state in states:
                     events._announce(instance, state)

@@ -133,6 +133,16 @@ def test_a_deleted_pause_parameter_holds_everything(world: Deployed) -> None:
     world.aws.client("ssm").put_parameter(Name=f"/governor/{STAGE}/control/pause", Value="off", Type="String")
 
 
+def test_what_a_person_starts_again_is_left_alone_and_told_once(world: Deployed) -> None:
+    world.spend(960.0)
+    world.advance(6)
+    back = next(member.instance_id for member in world.fleet if member.role == "small-standard")
+    world.aws.client("ec2").start_instances(InstanceIds=[back])
+    world.advance(30)
+    assert world.stopped() == RIGHT_ONES - {"small-standard"}
+    assert [s for s in world.subjects() if "started again" in s] == [f"{back} was started again"]
+
+
 def test_text_on_the_budget_topic_that_is_no_notice_is_forwarded_and_stops_nothing(world: Deployed) -> None:
     event = {"Records": [{"Sns": {"Message": "please stop everything", "Timestamp": world.aws.now().isoformat()}}]}
     world.invoke("GuardBudget", event)

@@ -139,3 +139,19 @@ def test_filters_take_wildcards_and_no_other_patterns() -> None:
     assert not matches("a", ["[a]"])
     assert matches(True, ["true"])
     assert matches(["x", "y"], ["y"])
+
+
+def test_a_start_renews_the_launch_time(probe: Probe) -> None:
+    instance_id = launch(probe.aws)
+    ec2 = probe.aws.client("ec2")
+
+    def launched_at() -> Any:
+        answer = ec2.describe_instances(InstanceIds=[instance_id])
+        return answer["Reservations"][0]["Instances"][0]["LaunchTime"]
+
+    first = launched_at()
+    ec2.stop_instances(InstanceIds=[instance_id])
+    probe.aws.advance(timedelta(minutes=2))
+    assert launched_at() == first
+    ec2.start_instances(InstanceIds=[instance_id])
+    assert launched_at() > first

@@ -297,3 +297,20 @@ def test_the_meter_counts_what_the_budget_counts() -> None:
     money = decide(snapshot, some_settings(), NOW).decision.money
     assert money is not None
     assert money.run_rate_usd_per_hour == pytest.approx(21.957642)
+
+
+def test_a_restart_is_respected_for_the_month_only() -> None:
+    before = an_instance(launched_at=NOW - timedelta(days=40))
+    again = an_instance(launched_at=NOW - timedelta(days=30))
+    told = an_entry(before, StopStatus.RESTARTED, decided_at=NOW - timedelta(days=31))
+    plan = decide(a_snapshot(again, spent=960, ledger=(told,)), some_settings(), NOW)
+    assert stopped_ids(plan) == ["i-0a"]
+
+
+def test_a_notice_is_not_repeated_when_one_of_its_reasons_falls_away() -> None:
+    settings = some_settings(confirm_minutes=10, grace_minutes=5)
+    edit = ThresholdEdit("budget/stop-percent", NOW, "ops")
+    first = decide(a_snapshot(an_instance(), spent=960, edits=(edit,)), settings, NOW)
+    later = NOW + timedelta(minutes=6)
+    second = decide(a_snapshot(an_instance(), spent=960, edits=(edit,), state=first.state), settings, later)
+    assert [m.key for m in second.decision.messages] == [m.key for m in first.decision.messages]

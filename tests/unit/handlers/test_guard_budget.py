@@ -325,3 +325,15 @@ def test_a_decision_on_ten_thousand_instances_fits_into_a_dynamodb_item(world: W
     assert stored.body["stops"][0]["instance_id"] == "i-standard"
     messages = [len(json.dumps(dict(mail.body))) for mail in world.mails()]
     assert max(messages) < 200_000
+
+
+def test_two_events_of_the_same_moment_are_two_runs_with_a_decision_each(world: World) -> None:
+    world.budgets.spent = 100
+    first = world.tick()
+    world.budgets.spent = 960
+    second = handler({"source": "governor", "id": "e-1", "time": NOW.isoformat()}, None, world.deps)
+    assert second["stopped"] == ("i-standard",)
+    assert second["decision_id"] != first["decision_id"]
+    assert [seen.body["decision_id"] for seen in world.store.query("instance#i-standard")] == [second["decision_id"]]
+    again = handler({"source": "governor", "id": "e-1", "time": NOW.isoformat()}, None, world.deps)
+    assert again["decision_id"] == second["decision_id"], "a repeated delivery is the same run"

@@ -79,6 +79,8 @@ class GuardState:
     jump_usd: float = 0.0
     believable_usd: float = 0.0
     fingerprint: str = ""
+    trigger: str = ""
+    """Name of the event of the last run, by which a retry of it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +307,8 @@ def _judge(
     """A verdict for every GPU instance: victims first, in the order of least regret, then the spared ones."""
     candidates: list[Instance] = []
     spared: list[tuple[Instance, Reason]] = []
-    restarted = {entry.instance_id for entry in ledger if entry.status is StopStatus.RESTARTED}
+    begin = period_start(now)
+    restarted = {e.instance_id for e in ledger if e.status is StopStatus.RESTARTED and e.updated_at >= begin}
     grace = timedelta(minutes=settings.grace_minutes)
     for instance in snapshot.fleet.instances:
         reason = _spare_reason(instance, settings, restarted)
@@ -320,7 +323,6 @@ def _judge(
             spared.append((instance, reason))
     candidates.sort(key=lambda instance: _regret(instance, snapshot.prices))
 
-    begin = period_start(now)
     ours = [
         entry
         for entry in ledger

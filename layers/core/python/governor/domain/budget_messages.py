@@ -264,8 +264,7 @@ def stop_notice(scene: Scene) -> Message:
         *_stop_body(scene, victims),
         *_steer(scene),
     ]
-    codes = ",".join(sorted(h.code.value for h in scene.decision.holds))
-    key = _stop_key(scene, "stop-notice", codes, scene.due.isoformat() if scene.due else "")
+    key = _stop_key(scene, "stop-notice", scene.due.isoformat() if scene.due else "")
     clock = f"{scene.due.astimezone(UTC):%H:%M} UTC" if scene.due else "soon"
     subject = f"stopping {_count(len(victims))} at {clock} ({_percent(scene)} of {_usd(scene.settings.limit_usd)})"
     return _message(scene, Severity.PAGE, key, subject, lines)

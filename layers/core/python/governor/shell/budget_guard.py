@@ -67,9 +67,15 @@ class RunReport:
 
 
 def moment_of(trigger: Trigger, state: GuardState | None) -> datetime:
-    """The `now` of a run: the event's moment; an event older than the last run only wakes, just after that run."""
-    if state is None or trigger.at >= state.decided_at:
+    """The `now` of a run: the event's moment.
+
+    A retry of the event of the last run has the moment of that run, so that it ends in the same records. Any other
+    event that is not newer than the last run only wakes, just after that run.
+    """
+    if state is None or trigger.at > state.decided_at:
         return trigger.at
+    if trigger.name == state.trigger:
+        return state.decided_at
     return state.decided_at + timedelta(microseconds=1)
 
 
@@ -115,6 +121,7 @@ def run(deps: GuardDeps, trigger: Trigger) -> RunReport:
     state = load_state(deps.store)
     snapshot = gather(deps, settings, state, now)
     plan = decide(snapshot, settings.settings.budget, now)
+    plan = replace(plan, state=replace(plan.state, trigger=trigger.name))
     messages = _record(deps, plan, state, odd, lease)
     entries = _apply(deps, plan, now)
     told = _record_outcomes(deps, plan, snapshot, settings, entries, lease)

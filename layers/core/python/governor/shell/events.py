@@ -15,6 +15,7 @@ from governor.domain.budget_notice import BudgetNotice, UnreadableNotice, parse_
 class _Sns(BaseModel):
     model_config = ConfigDict(extra="ignore")
     message: str = Field(default="", alias="Message")
+    message_id: str = Field(default="", alias="MessageId")
     timestamp: datetime | None = Field(default=None, alias="Timestamp")
     topic_arn: str = Field(default="", alias="TopicArn")
 
@@ -29,6 +30,7 @@ class _Event(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
     source: str = ""
+    id: str = ""
     time: datetime | None = None
     detail_type: str = Field(default="", alias="detail-type")
     detail: dict[str, Any] = Field(default_factory=dict)
@@ -43,11 +45,12 @@ class Trigger:
     at: datetime
     notices: tuple[BudgetNotice | UnreadableNotice, ...] = ()
     detail_type: str = ""
+    event_id: str = ""
 
     @property
     def name(self) -> str:
         """Names the run: a retry of the same event has the same name."""
-        return f"{self.source}@{self.at.isoformat()}"
+        return f"{self.source}@{self.at.isoformat()}#{self.event_id}"
 
 
 def _utc(moment: datetime) -> datetime:
@@ -64,6 +67,7 @@ def read_trigger(event: Any, clock: Callable[[], datetime]) -> Trigger:
     if seen.records:
         moments = [_utc(r.sns.timestamp) for r in seen.records if r.sns.timestamp is not None]
         notices = tuple(parse_budget_notice(r.sns.message) for r in seen.records)
-        return Trigger("budget-notice", max(moments) if moments else _utc(clock()), notices)
+        event_id = ",".join(r.sns.message_id for r in seen.records)
+        return Trigger("budget-notice", max(moments) if moments else _utc(clock()), notices, event_id=event_id)
     at = _utc(seen.time) if seen.time is not None else _utc(clock())
-    return Trigger(seen.source or "unknown", at, detail_type=seen.detail_type)
+    return Trigger(seen.source or "unknown", at, detail_type=seen.detail_type, event_id=seen.id)
