@@ -173,7 +173,8 @@ class ControlStack(Stack):
                 **(environment or {}),
             },
             permission_scope=self._permission_scope,
-            alarm_topic=self._state.warn_topic,
+            # What send_messages cannot send may be a page, so its queues page.
+            alarm_topic=self._state.page_topic if name == "send_messages" else self._state.warn_topic,
             description=f"GPU Governor {stage.name}: {description}",
             timeout_seconds=timeout_seconds,
             memory_mib=memory_mib,

@@ -118,7 +118,10 @@ class WatchStack(Stack):
         self._raise_alarm(
             f"{name}Throttles",
             metric=one.function.metric_throttles(period=Duration.minutes(5), statistic="Sum"),
-            description=f"{one.name} was not started because the account runs too many functions at once.",
+            description=(
+                f"{one.name} was not started at once, because one run was still at work or the account runs too many "
+                "functions. Lambda tries again for five minutes."
+            ),
             pages=False,
         )
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from governor.domain.budget import EDIT_WATCH
 from governor.domain.settings import SETTINGS, SettingSpec
 from governor.shell.seeding import PAUSE
 
@@ -109,10 +108,8 @@ def row(spec: SettingSpec) -> str:
 
 def page() -> str:
     """The whole page."""
-    minutes = int(EDIT_WATCH.total_seconds() // 60)
     stars = (
-        f"\n\\* moves the stop level: for {minutes} minutes after an edit of it a stop is held for "
-        "`budget/confirm-minutes`, with a page, before it is carried out.\n"
+        "\n\\* moves the stop level: after an edit of it a stop is held for `budget/confirm-minutes`, with a page.\n"
     )
     return INTRODUCTION + "\n".join(row(spec) for spec in SETTINGS) + "\n" + stars + RULES + PAUSE_PAGE
 

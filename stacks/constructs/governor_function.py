@@ -187,7 +187,7 @@ class GovernorFunction(Construct):
                 batch_size=10,
                 bisect_batch_on_error=True,
                 report_batch_item_failures=True,
-                retry_attempts=10,
+                retry_attempts=-1,  # as long as the record is young: a page must outlast trouble of SNS
                 max_record_age=Duration.hours(1),
                 on_failure=sources.SqsDlq(self._undelivered_queue().queue),
                 filters=[lambda_.FilterCriteria.filter(dict(one)) for one in filters],

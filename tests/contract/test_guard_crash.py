@@ -175,6 +175,7 @@ def _without_update_time(body: str) -> Any:
     read = json.loads(body)
     if isinstance(read, dict):
         read.pop("updated_at", None)
+        read.pop("accepted_at", None)
     return read
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from governor.ports import RECORD_VERSION, ConflictError, Key, Lease, LeaseHeldError, Record, UnreadableError, Write
@@ -100,12 +100,12 @@ class InMemoryRecords:
         self.after("take_lease")
         return Lease(name, holder, fence, until)
 
-    def release_lease(self, lease: Lease, now: datetime) -> None:
+    def release_lease(self, lease: Lease) -> None:
         """Let others take the lease at once; no error if it was lost meanwhile."""
         self._begin("release_lease")
         state = self.leases.get(lease.name)
         if state is not None and state.fence == lease.fence:
-            state.until = now
+            state.until = datetime.min.replace(tzinfo=UTC)
         self.after("release_lease")
 
     def outbox(self, *ways: str) -> list[Record]:

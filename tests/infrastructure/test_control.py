@@ -227,7 +227,7 @@ def test_an_event_that_a_function_cannot_handle_is_kept_and_raises_an_alarm(
     assert config["MaximumRetryAttempts"] == 2
     queue = config["DestinationConfig"]["OnFailure"]["Destination"]
     assert templates.at(queue).type == "AWS::SQS::Queue"
-    assert_alarm_on(templates, queue)
+    assert_alarm_on(templates, queue, function)
 
 
 def delivery_queues(stage: StageTemplates, function: str) -> set[str]:
@@ -262,17 +262,18 @@ def test_an_event_that_does_not_reach_a_function_is_kept_and_raises_an_alarm(
         return
     (queue,) = queues
     assert queue != invoke_config(templates, function)["DestinationConfig"]["OnFailure"]["Destination"]
-    assert_alarm_on(templates, queue)
+    assert_alarm_on(templates, queue, function)
 
 
-def assert_alarm_on(stage: StageTemplates, queue: str) -> None:
+def assert_alarm_on(stage: StageTemplates, queue: str, function: str) -> None:
     (alarm,) = queue_alarms(stage, queue)
     properties = alarm.properties
     assert properties["MetricName"] == "ApproximateNumberOfMessagesVisible"
     assert properties["Statistic"] == "Maximum"
     assert properties["Threshold"] == 1
     assert properties["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
-    assert properties["AlarmActions"] == [stage.outputs["State"]["WarnTopicArn"]["Value"]]
+    severity = "Page" if function == "send_messages" else "Warn"
+    assert properties["AlarmActions"] == [stage.outputs["State"][f"{severity}TopicArn"]["Value"]]
 
 
 def test_no_queue_lies_around_that_nothing_writes_to(dev: StageTemplates) -> None:
@@ -421,7 +422,7 @@ def test_the_outbox_reaches_send_messages_in_order_and_bad_records_do_not_block_
         "BatchSize": 10,
         "BisectBatchOnFunctionError": True,
         "FunctionResponseTypes": ["ReportBatchItemFailures"],
-        "MaximumRetryAttempts": 10,
+        "MaximumRetryAttempts": -1,
         "MaximumRecordAgeInSeconds": 3600,
     }
 

@@ -123,11 +123,17 @@ def test_an_expired_pause_no_longer_holds() -> None:
     assert stopped_ids(plan) == ["i-0a"]
 
 
-def test_an_unknown_budget_stops_nothing_and_pages() -> None:
-    plan = decide(a_snapshot(an_instance(), spent=None), some_settings(), NOW)
-    assert plan.decision.level == "unknown"
-    assert stopped_ids(plan) == []
-    assert kinds_told(plan) == ["unknown"]
+def test_an_unknown_budget_stops_nothing_and_pages_once_it_lasts() -> None:
+    first = decide(a_snapshot(an_instance(), spent=None), some_settings(), NOW)
+    assert first.decision.level == "unknown"
+    assert (stopped_ids(first), kinds_told(first)) == ([], [])
+    later = decide(
+        a_snapshot(an_instance(), spent=None, state=first.state), some_settings(), NOW + timedelta(minutes=15)
+    )
+    assert (stopped_ids(later), kinds_told(later)) == ([], ["unknown"])
+    assert later.decision.messages[0].severity is Severity.PAGE
+    back = decide(a_snapshot(spent=10, state=later.state), some_settings(), NOW + timedelta(minutes=20))
+    assert back.state.unknown_since is None
 
 
 def test_an_unreadable_region_is_unknown_and_the_others_go_on() -> None:
@@ -314,3 +320,169 @@ def test_a_notice_is_not_repeated_when_one_of_its_reasons_falls_away() -> None:
     later = NOW + timedelta(minutes=6)
     second = decide(a_snapshot(an_instance(), spent=960, edits=(edit,), state=first.state), settings, later)
     assert [m.key for m in second.decision.messages] == [m.key for m in first.decision.messages]
+
+
+def run_through(*readings: tuple[float, float | None], first: float, burn: int = 1) -> list[GuardPlan]:
+    """The guard through November's end and into December: (hours since 1 December, USD or None), `burn` p4d running."""
+    settings = some_settings()
+    end = NOW.replace(day=30, hour=23, minute=55)
+    fleet = [an_instance(f"i-{n}", instance_type="p4d.24xlarge", launched_at=end) for n in range(burn)]
+    plan = decide(a_snapshot(*fleet, spent=first), some_settings(mode=Mode.OBSERVE), end)
+    begin = end + timedelta(minutes=5)
+    plans = []
+    for hours, usd in readings:
+        plan = decide(a_snapshot(*fleet, spent=usd, state=plan.state), settings, begin + timedelta(hours=hours))
+        plans.append(plan)
+    return plans
+
+
+def test_a_correction_of_the_old_months_figure_is_not_this_months_spend() -> None:
+    (plan,) = run_through((0.2, 959.99), first=960.0)
+    assert plan.decision.level == "unknown"
+    assert stopped_ids(plan) == []
+
+
+def test_a_heavy_first_day_is_believed_and_a_blind_month_cannot_be() -> None:
+    plans = run_through((8, 400.0), (12, None), (16, 600.0), (26, 990.0), first=200.0, burn=2)
+    assert [plan.decision.level for plan in plans] == ["below", "unknown", "below", "stop"]
+    assert len(plans[-1].decision.stops) == 2
+
+
+def test_what_never_becomes_believable_is_told_after_a_day_and_believed_after_a_day_and_a_half() -> None:
+    early, day, late = run_through((2, 5000.0), (25, 5000.0), (37, 5000.0), first=5000.0)
+    assert (early.decision.level, kinds_told(early)) == ("unknown", [])
+    assert (day.decision.level, kinds_told(day)) == ("unknown", ["doubt"])
+    assert late.decision.level == "stop"
+    assert late.state.jump_at is not None
+
+
+def test_a_figure_that_falls_within_the_month_is_unknown_for_a_day_and_told() -> None:
+    first = decide(a_snapshot(an_instance(), spent=960), some_settings(mode=Mode.OBSERVE), NOW)
+    fell = decide(a_snapshot(an_instance(), spent=0, state=first.state), some_settings(), NOW + timedelta(hours=1))
+    assert (fell.decision.level, kinds_told(fell)) == ("unknown", ["doubt"])
+    back = decide(a_snapshot(an_instance(), spent=970, state=fell.state), some_settings(), NOW + timedelta(hours=9))
+    assert stopped_ids(back) == ["i-0a"]
+    day = decide(a_snapshot(an_instance(), spent=0, state=fell.state), some_settings(), NOW + timedelta(hours=26))
+    assert day.decision.level == "below"
+
+
+def test_arming_above_the_level_gives_notice_and_grace_first() -> None:
+    watching = decide(a_snapshot(an_instance(), spent=960), some_settings(mode=Mode.OBSERVE), NOW)
+    settings = some_settings(grace_minutes=5)
+    armed_at = NOW + timedelta(hours=2)
+    armed = decide(a_snapshot(an_instance(), spent=960, state=watching.state), settings, armed_at)
+    assert (stopped_ids(armed), kinds_told(armed)) == ([], ["stop-notice"])
+    after = decide(a_snapshot(an_instance(), spent=960, state=armed.state), settings, armed_at + timedelta(minutes=5))
+    assert stopped_ids(after) == ["i-0a"]
+
+
+def test_a_pause_that_ends_gives_notice_and_grace_first_and_each_pause_is_told() -> None:
+    settings = some_settings(grace_minutes=5)
+    paused = parse_pause("on", NOW)
+    first = decide(a_snapshot(an_instance(), spent=960, pause=paused), settings, NOW)
+    lifted = decide(a_snapshot(an_instance(), spent=960, state=first.state), settings, NOW + timedelta(minutes=5))
+    assert (kinds_told(first), kinds_told(lifted)) == (["paused"], ["stop-notice"])
+    second = decide(
+        a_snapshot(an_instance(), spent=960, pause=paused, state=lifted.state), settings, NOW + timedelta(minutes=6)
+    )
+    assert second.decision.messages[0].key != first.decision.messages[0].key
+
+
+def test_one_unreadable_run_neither_resets_the_grace_nor_pages() -> None:
+    settings = some_settings(grace_minutes=10)
+    plan = decide(a_snapshot(an_instance(), spent=960), settings, NOW)
+    blip = decide(a_snapshot(an_instance(), spent=None, state=plan.state), settings, NOW + timedelta(minutes=5))
+    assert blip.decision.messages == ()
+    after = decide(a_snapshot(an_instance(), spent=960, state=blip.state), settings, NOW + timedelta(minutes=10))
+    assert stopped_ids(after) == ["i-0a"]
+
+
+def test_nothing_is_announced_about_no_machines() -> None:
+    edit = ThresholdEdit("budget/stop-percent", NOW, "ops")
+    for settings in (some_settings(mode=Mode.OBSERVE), some_settings(confirm_minutes=10), some_settings()):
+        plan = decide(a_snapshot(spent=960, edits=(edit,)), settings, NOW)
+        assert kinds_told(plan) == ["nothing-to-stop"]
+
+
+def test_a_region_that_stays_unreadable_is_paged_once() -> None:
+    gone = UnknownRegion("us-west-2", "RequestLimitExceeded")
+    first = decide(a_snapshot(spent=10, unknown_regions=(gone,)), some_settings(), NOW)
+    assert first.decision.messages == ()
+    told = decide(
+        a_snapshot(spent=10, unknown_regions=(gone,), state=first.state), some_settings(), NOW + timedelta(minutes=15)
+    )
+    again = decide(
+        a_snapshot(spent=10, unknown_regions=(gone,), state=told.state), some_settings(), NOW + timedelta(minutes=20)
+    )
+    assert kinds_told(told) == ["region-blind"]
+    assert [m.key for m in told.decision.messages] == [m.key for m in again.decision.messages]
+
+
+def test_a_machine_of_a_region_no_longer_listed_is_not_taken_for_gone() -> None:
+    entry = an_entry(an_instance("i-far", region="us-west-2"), StopStatus.STOPPED)
+    snapshot = a_snapshot(spent=10, ledger=(entry,))
+    snapshot = replace(snapshot, fleet=replace(snapshot.fleet, regions=("eu-west-1",)))
+    assert decide(snapshot, some_settings(), NOW + timedelta(minutes=5)).ledger == ()
+
+
+def test_a_stop_that_hangs_in_stopping_is_paged_once_and_seen_stopped_in_the_end() -> None:
+    entry = replace(an_entry(an_instance(), StopStatus.ACCEPTED), accepted_at=NOW)
+    hanging = replace(an_instance(), state=InstanceState.STOPPING)
+    late = decide(a_snapshot(hanging, spent=960, ledger=(entry,)), some_settings(), NOW + timedelta(minutes=16))
+    assert "stop-failed" in kinds_told(late)
+    assert "still stopping 15 minutes" in late.decision.messages[0].body
+    later = decide(a_snapshot(hanging, spent=960, ledger=late.ledger), some_settings(), NOW + timedelta(minutes=21))
+    assert "stop-failed" not in kinds_told(later)
+    gone = replace(an_instance(), state=InstanceState.STOPPED)
+    end = decide(a_snapshot(gone, spent=960, ledger=late.ledger), some_settings(), NOW + timedelta(minutes=40))
+    assert [e.status for e in end.ledger] == [StopStatus.STOPPED]
+
+
+def test_an_accepted_stop_is_not_called_again_while_it_may_still_come() -> None:
+    entry = replace(an_entry(an_instance(), StopStatus.ACCEPTED), accepted_at=NOW)
+    plan = decide(a_snapshot(an_instance(), spent=960, ledger=(entry,)), some_settings(), NOW + timedelta(minutes=5))
+    assert stopped_ids(plan) == []
+    assert codes(plan) == {"i-0a": ReasonCode.STOP_UNDERWAY}
+
+
+def test_what_was_stopped_long_ago_does_not_dull_the_jump_rule() -> None:
+    settings = some_settings(confirm_minutes=10)
+    old = tuple(
+        an_entry(an_instance(f"i-{n}"), StopStatus.RESTARTED, decided_at=NOW - timedelta(days=15)) for n in range(50)
+    )
+    calm = decide(a_snapshot(an_instance(), spent=100, ledger=old), settings, NOW)
+    jump = decide(
+        a_snapshot(an_instance(), spent=960, ledger=old, state=calm.state), settings, NOW + timedelta(hours=8)
+    )
+    assert [hold.code for hold in jump.decision.holds] == [ReasonCode.SPEND_JUMPED]
+
+
+def test_one_failed_stop_does_not_keep_the_outcome_of_the_others_from_being_told() -> None:
+    fine, stuck = an_instance("i-fine"), an_instance("i-stuck")
+    ledger = (an_entry(fine, StopStatus.ACCEPTED), an_entry(stuck, StopStatus.FAILED))
+    seen = (replace(fine, state=InstanceState.STOPPED), stuck)
+    plan = decide(a_snapshot(*seen, spent=960, ledger=ledger), some_settings(), NOW + timedelta(minutes=5))
+    assert "stops-seen" in [m.key.split("#")[2] for m in plan.decision.messages]
+
+
+def test_the_outcome_of_a_stop_is_told_even_when_the_area_was_switched_off_since() -> None:
+    entry = an_entry(an_instance(), StopStatus.ACCEPTED)
+    seen = replace(an_instance(), state=InstanceState.STOPPED)
+    plan = decide(
+        a_snapshot(seen, spent=960, ledger=(entry,)), some_settings(mode=Mode.OFF), NOW + timedelta(minutes=5)
+    )
+    assert [m.key.split("#")[2] for m in plan.decision.messages] == ["stops-seen"]
+
+
+def test_a_budget_that_counts_far_less_than_what_runs_is_doubted_once() -> None:
+    fleet = [an_instance("i-p4d", instance_type="p4d.24xlarge", launched_at=NOW - timedelta(days=15))]
+    plan = decide(a_snapshot(*fleet, spent=0), some_settings(), NOW)
+    assert kinds_told(plan) == ["far-behind"]
+    young = [an_instance("i-p4d", instance_type="p4d.24xlarge", launched_at=NOW - timedelta(hours=40))]
+    assert decide(a_snapshot(*young, spent=0), some_settings(), NOW).decision.messages == ()
+
+
+def test_a_long_confirmation_is_not_cut_off() -> None:
+    edit = ThresholdEdit("budget/stop-percent", NOW - timedelta(minutes=90), "ops")
+    plan = decide(a_snapshot(an_instance(), spent=960, edits=(edit,)), some_settings(confirm_minutes=240), NOW)
+    assert [hold.code for hold in plan.decision.holds] == [ReasonCode.THRESHOLD_EDITED]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from governor.domain.fleet import InstanceState
+from governor.domain.fleet import InstanceKind, InstanceState
 from governor.domain.ledger import StopStatus
 from governor.domain.settings import BudgetSettings, Settings, as_texts
 from governor.ports import Key, LeaseHeldError, Record
@@ -31,6 +31,7 @@ class World:
     budgets: FakeBudgets
     pause: FakePause
     store: InMemoryRecords
+    waits: list[float] = field(default_factory=list)
 
     @property
     def deps(self) -> GuardDeps:
@@ -45,6 +46,7 @@ class World:
             pause=self.pause,
             prices=PRICES,
             clock=lambda: NOW,
+            sleep=self.waits.append,
         )
 
     def configure(self, settings: BudgetSettings, version: int = 3, edits: dict[str, Any] | None = None) -> None:
@@ -227,10 +229,11 @@ def test_without_settings_nothing_is_done(world: World) -> None:
 
 
 def test_a_run_that_finds_the_lease_taken_is_to_be_delivered_again(world: World) -> None:
-    world.store.take_lease("guard_budget", "another", NOW, 240)
+    world.store.take_lease("guard_budget", "another", NOW, 330)
     with pytest.raises(LeaseHeldError):
         world.tick(NOW + timedelta(minutes=1))
-    assert world.tick(NOW + timedelta(minutes=5))["level"] == "below"
+    assert sum(world.waits) == pytest.approx(28)
+    assert world.tick(NOW + timedelta(minutes=6))["level"] == "below"
 
 
 def test_an_event_older_than_the_last_run_is_only_a_wake_up(world: World) -> None:
@@ -337,3 +340,69 @@ def test_two_events_of_the_same_moment_are_two_runs_with_a_decision_each(world: 
     assert [seen.body["decision_id"] for seen in world.store.query("instance#i-standard")] == [second["decision_id"]]
     again = handler({"source": "governor", "id": "e-1", "time": NOW.isoformat()}, None, world.deps)
     assert again["decision_id"] == second["decision_id"], "a repeated delivery is the same run"
+
+
+class Protected(FakeFleet):
+    """Stop protection is seen only when an instance is looked at again."""
+
+    def look_again(self, region: str, instance_ids: Any) -> Any:
+        facts = dict(super().look_again(region, instance_ids))
+        if "i-protected" in facts:
+            facts["i-protected"] = replace(facts["i-protected"], kind=InstanceKind.STOP_PROTECTED)
+        return facts
+
+
+def test_a_protected_machine_is_told_once_and_does_not_take_the_place_of_others(world: World) -> None:
+    world.fleet = Protected(dict(world.fleet.instances))
+    world.fleet.add(an_instance("i-protected", criticality="preemptible"))
+    world.configure(some_settings(max_stops_per_run=1))
+    world.budgets.spent = 960
+    assert world.tick()["withheld"] == ("i-protected",)
+    assert world.tick(NOW + timedelta(minutes=5))["stopped"] == ("i-standard",)
+    world.fleet.settle()
+    for minutes in range(10, 180, 5):
+        world.tick(NOW + timedelta(minutes=minutes))
+    assert sorted(world.told()) == ["stopping", "stopping", "stops-seen", "withheld"]
+
+
+def test_machines_that_refuse_do_not_keep_the_others_from_their_turn(world: World) -> None:
+    world.fleet.add(*(an_instance(f"i-{n}", criticality="preemptible") for n in range(2)))
+    world.fleet.refuse = {f"i-{n}": "OperationNotPermitted: no" for n in range(2)}
+    world.configure(some_settings(max_stops_per_run=2))
+    world.budgets.spent = 960
+    assert sorted(world.tick()["failed"]) == ["i-0", "i-1"]
+    assert world.tick(NOW + timedelta(minutes=5))["stopped"] == ("i-standard",)
+
+
+def test_fifty_stops_that_fail_alike_are_one_page(world: World) -> None:
+    world.fleet.add(*(an_instance(f"i-{n:02}") for n in range(60)))
+    world.fleet.refuse = dict.fromkeys(world.fleet.instances, "UnauthorizedOperation: not allowed")
+    world.budgets.spent = 960
+    world.tick()
+    assert world.told().count("stop-failed") == 1
+
+
+def test_a_region_whose_facts_cannot_be_read_again_is_told_once(world: World) -> None:
+    world.fleet.unreadable = "RequestLimitExceeded"
+    world.budgets.spent = 960
+    for minutes in range(0, 60, 5):
+        world.tick(NOW + timedelta(minutes=minutes))
+    assert sorted(world.told()) == ["stopping", "withheld"]
+
+
+def test_long_names_in_every_script_fit_into_an_item(world: World) -> None:
+    name = "訓練" * 120
+    world.fleet.add(*(replace(an_instance(f"i-{n:017x}"), name=name) for n in range(600)))
+    world.budgets.spent = 960
+    answer = world.tick()
+    key = records.decision_key_of_id(answer["decision_id"])
+    assert key is not None
+    stored = world.store.get(key)
+    assert stored is not None
+    assert len(json.dumps(dict(stored.body), ensure_ascii=False).encode()) < 390_000
+
+
+@pytest.mark.parametrize("time", ["9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+00:00"])
+def test_a_moment_at_the_end_of_time_is_no_moment(world: World, time: str) -> None:
+    answer = handler({"source": "governor.schedule", "time": time}, None, world.deps)
+    assert answer["decision_id"] == f"guard_budget@{NOW.isoformat()}"

@@ -95,7 +95,7 @@ class RecordStore(Protocol):
         """Take or renew a lease. Raises LeaseHeldError while another holder has it."""
         ...
 
-    def release_lease(self, lease: Lease, now: datetime) -> None:
+    def release_lease(self, lease: Lease) -> None:
         """Let others take the lease at once; no error if it was lost meanwhile."""
         ...
 

@@ -9,9 +9,9 @@ import boto3
 from botocore.config import Config
 
 CONFIG = Config(
-    retries={"mode": "standard", "max_attempts": 4},
-    connect_timeout=5,
-    read_timeout=20,
+    retries={"mode": "standard", "max_attempts": 3},
+    connect_timeout=3,
+    read_timeout=15,
     user_agent_extra="gpu-governor",
 )
 

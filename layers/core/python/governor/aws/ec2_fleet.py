@@ -8,6 +8,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from botocore.exceptions import ClientError
+
 from governor.aws.errors import AWS_ERRORS, error_code, error_sentence
 from governor.domain.fleet import (
     FleetSnapshot,
@@ -39,7 +41,17 @@ _OWNER_TAGS = (
 )
 """Whoever set these replaces a stopped instance, so it is theirs to stop."""
 
-_WHOLE_CALL_ERRORS = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException", "AuthFailure"})
+_WHOLE_CALL_ERRORS = frozenset(
+    {
+        "AuthFailure",
+        "InternalError",
+        "RequestLimitExceeded",
+        "ServiceUnavailable",
+        "Throttling",
+        "ThrottlingException",
+        "Unavailable",
+    }
+)
 """Errors that say nothing of a single id, so that trying one by one is of no use. A denial may be of one tag alone."""
 
 
@@ -69,7 +81,7 @@ class Ec2Fleet:
             else:
                 instances.extend(answer)
         instances.sort(key=lambda instance: (instance.region, instance.instance_id))
-        return FleetSnapshot(tuple(instances), tuple(unknown))
+        return FleetSnapshot(tuple(instances), tuple(unknown), self._regions)
 
     def _observe_region(self, region: str) -> list[Instance] | UnknownRegion:
         filters = [
@@ -88,7 +100,10 @@ class Ec2Fleet:
             return UnknownRegion(region, error_sentence(error))
 
     def look_again(self, region: str, instance_ids: Sequence[str]) -> Mapping[str, Instance]:
-        """Fresh facts, stop protection included; ids that no longer exist are left out. Raises UnreadableError."""
+        """Fresh facts, stop protection included; ids that are gone or cannot be read are left out.
+
+        Raises UnreadableError where nothing can be read.
+        """
         client = self._client_of(region)
         found: dict[str, Instance] = {}
         try:
@@ -99,12 +114,22 @@ class Ec2Fleet:
                 for item in _items_of(pages):
                     instance = read_instance(item, region, self._keys, self._stage)
                     found[instance.instance_id] = instance
-            for instance_id, instance in found.items():
-                if instance.kind is InstanceKind.PLAIN and self._is_protected(client, instance_id):
-                    found[instance_id] = _as_protected(instance)
         except AWS_ERRORS as error:
             raise UnreadableError(f"{region}: {error_sentence(error)}") from error
-        return found
+        return {
+            instance_id: fresh
+            for instance_id, instance in found.items()
+            if (fresh := self._with_protection(client, instance)) is not None
+        }
+
+    def _with_protection(self, client: Any, instance: Instance) -> Instance | None:
+        """The instance with its stop protection; None where that cannot be read, which costs this instance alone."""
+        if instance.kind is not InstanceKind.PLAIN or instance.state is not InstanceState.RUNNING:
+            return instance
+        try:
+            return _as_protected(instance) if self._is_protected(client, instance.instance_id) else instance
+        except AWS_ERRORS:
+            return None
 
     def _is_protected(self, client: Any, instance_id: str) -> bool:
         answer = client.describe_instance_attribute(InstanceId=instance_id, Attribute="disableApiStop")
@@ -122,7 +147,8 @@ class Ec2Fleet:
         try:
             client.stop_instances(InstanceIds=instance_ids)
         except AWS_ERRORS as error:
-            if len(instance_ids) == 1 or error_code(error) in _WHOLE_CALL_ERRORS:
+            of_the_call = not isinstance(error, ClientError) or error_code(error) in _WHOLE_CALL_ERRORS
+            if len(instance_ids) == 1 or of_the_call:
                 return [StopAnswer(instance_id, False, error_sentence(error)) for instance_id in instance_ids]
             middle = len(instance_ids) // 2
             return [

@@ -19,6 +19,9 @@ BATCH_WRITE_ITEMS = 25
 TRANSACTION_ITEMS = 100
 """Limits of the DynamoDB API (Service, account, and table quotas in Amazon DynamoDB)."""
 
+FREE = "0"
+"""Sorts before every moment: a lease that nobody holds."""
+
 _CONDITIONS = {
     "absent": "attribute_not_exists(pk)",
     "newer": "attribute_not_exists(pk) OR attribute_not_exists(#sequence) OR #sequence <= :sequence",
@@ -151,15 +154,15 @@ class DynamoDbStateTable:
             raise
         return Lease(name, holder, int(answer["Attributes"]["fence"]["N"]), until)
 
-    def release_lease(self, lease: Lease, now: datetime) -> None:
+    def release_lease(self, lease: Lease) -> None:
         """Let others take the lease at once; no error if it was lost meanwhile."""
         try:
             self._client.update_item(
                 TableName=self._table,
                 Key=_key_item(_lease_key(lease.name)),
-                UpdateExpression="SET held_until = :now",
+                UpdateExpression="SET held_until = :free",
                 ConditionExpression="fence = :fence",
-                ExpressionAttributeValues={":now": {"S": _sortable(now)}, ":fence": {"N": str(lease.fence)}},
+                ExpressionAttributeValues={":free": {"S": FREE}, ":fence": {"N": str(lease.fence)}},
             )
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
@@ -191,7 +194,7 @@ def item_of(record: Record) -> dict[str, Any]:
     item: dict[str, Any] = {
         **_key_item(record.key),
         "v": {"N": str(record.version)},
-        "body": {"S": json.dumps(record.body, sort_keys=True, separators=(",", ":"))},
+        "body": {"S": json.dumps(record.body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)},
     }
     if record.outbox is not None:
         item["outbox"] = {"S": record.outbox}

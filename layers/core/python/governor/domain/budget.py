@@ -29,8 +29,18 @@ from governor.domain.tags import Criticality, TagFinding
 FUNCTION = "guard_budget"
 LEDGER_REASON = "budget"
 
-EDIT_WATCH = timedelta(hours=1)
-"""A threshold edited within this time is believed only after `budget/confirm-minutes`."""
+NEW_MONTH_DOUBT = timedelta(hours=36)
+"""So long after the turn of a month a figure may still be the old month's (data is up to 24 h late, then rounding)."""
+
+FALL_RATIO = 0.5
+FALL_DOUBT = timedelta(hours=24)
+"""A figure that falls below half within a month (the budget was replaced or updated) is not believed for a day."""
+
+OUTAGE_PATIENCE = timedelta(minutes=15)
+"""What cannot be read for so long is told; three runs, so that one throttled call wakes nobody."""
+
+WITHHELD_REST = timedelta(hours=1)
+"""A machine that was left at the last moment for what it is (protected, changed) is looked at again after this."""
 
 JUMP_SHARE_OF_LIMIT = 0.05
 JUMP_BURN_FACTOR = 1.5
@@ -75,6 +85,12 @@ class GuardState:
     last_period_actual_usd: float | None = None
     threshold: str = ""
     stop_reached_at: datetime | None = None
+    """Since when the level has been reached with the guard armed and not paused: grace counts from here."""
+    paused_since: datetime | None = None
+    unknown_since: datetime | None = None
+    fell_at: datetime | None = None
+    blind_regions: tuple[tuple[str, datetime], ...] = ()
+    """Regions that cannot be read, each with the first run that could not."""
     jump_at: datetime | None = None
     jump_usd: float = 0.0
     believable_usd: float = 0.0
@@ -132,12 +148,8 @@ def decide(snapshot: BudgetSnapshot, settings: BudgetSettings, now: datetime) ->
     metered = tuple(i for i in snapshot.fleet.instances if counted is None or i.family in counted)
     meter = read_meter(metered, snapshot.prices, now)
     state = _advance_state(snapshot, settings, meter, now)
-    level = _level_of(snapshot.budget, settings, state)
-    if level.name == "stop" and settings.mode is not Mode.OFF:
-        reached = state.stop_reached_at or now
-        state = replace(state, stop_reached_at=reached, threshold=_threshold_key(settings))
-    else:
-        state = replace(state, stop_reached_at=None, threshold="")
+    level = _level_of(snapshot, settings, state, meter, now)
+    state = _advance_level(snapshot, settings, state, level, now)
 
     verdicts, limits = _judge(snapshot, settings, ledger, state, now)
     money = _money(snapshot, settings, meter, verdicts, level, now)
@@ -172,16 +184,22 @@ def decide(snapshot: BudgetSnapshot, settings: BudgetSettings, now: datetime) ->
 
 
 def _told_before(entry: StopEntry | None) -> bool:
-    return entry is not None and entry.open
+    """True where people know of this stop. One that a pause withheld is told again when it goes on."""
+    if entry is None:
+        return False
+    paused = entry.withheld_code in (ReasonCode.PAUSED, ReasonCode.PAUSE_UNREADABLE)
+    return entry.open or (entry.status is StopStatus.WITHHELD and not paused)
 
 
 def _follow_ledger(snapshot: BudgetSnapshot, now: datetime) -> tuple[StopEntry, ...]:
     seen = {instance.instance_id: instance for instance in snapshot.fleet.instances}
     unknown = {unknown.region for unknown in snapshot.fleet.unknown_regions}
+    looked_at = snapshot.fleet.regions
     followed = []
     for entry in snapshot.ledger:
         instance = seen.get(entry.instance_id)
-        blind = entry.region in unknown and instance is None
+        unseen = entry.region in unknown or (looked_at and entry.region not in looked_at)
+        blind = instance is None and unseen
         ended = entry.status in (StopStatus.GONE, StopStatus.RESTARTED)
         decided_now = entry.decided_at == now  # a retry of the run that decided it; the outcome is for later runs
         followed.append(entry if blind or ended or decided_now else follow_up(entry, instance, now))
@@ -191,51 +209,126 @@ def _follow_ledger(snapshot: BudgetSnapshot, now: datetime) -> tuple[StopEntry, 
 def _advance_state(
     snapshot: BudgetSnapshot, settings: BudgetSettings, meter: MeterReading, now: datetime
 ) -> GuardState:
+    """What is remembered after this run, and which figure of AWS Budgets is believed (`actual_usd`).
+
+    Worked example of a new month: November ended at 960 USD. On 1 December at 00:10 the budget still says 959.99; ten
+    minutes of the fleet cannot have cost that, so the figure is unknown. At 09:00 it says 31, which nine hours can
+    have cost: believed. If it never becomes believable, it is believed after 36 hours, and held as a jump.
+    """
     period = period_of(now)
     last = snapshot.state
     actual = snapshot.budget.actual_usd if isinstance(snapshot.budget, BudgetReading) else None
+    blind = _blind_regions(snapshot, now)
     if last is None:
-        return GuardState(period, now, actual, now if actual is not None else None)
+        unknown_since = now if actual is None else None
+        moved = now if actual is not None else None
+        return GuardState(period, now, actual, moved, unknown_since=unknown_since, blind_regions=blind)
     if last.period != period:
         carried = last.actual_usd if last.actual_usd is not None else last.last_period_actual_usd
-        last = GuardState(period, now, None, None, last_period_actual_usd=carried)
-    state = replace(last, decided_at=now)
+        last = replace(
+            GuardState(period, now, last_period_actual_usd=carried),
+            paused_since=last.paused_since,
+            unknown_since=last.unknown_since,
+        )
+    state = replace(last, decided_at=now, blind_regions=blind)
     if actual is None:
-        return state
+        return replace(state, unknown_since=state.unknown_since or now)
+    state = replace(state, unknown_since=None)
     if state.last_period_actual_usd is not None:
-        if actual >= state.last_period_actual_usd > 0:
-            return state  # still the old month's figure
+        believable = _believable_in_new_month(snapshot, settings, meter, now)
+        in_doubt = actual > believable
+        if in_doubt and now - period_start(now) < NEW_MONTH_DOUBT:
+            return state
         state = replace(state, last_period_actual_usd=None, actual_usd=actual, actual_moved_at=now)
-    if state.actual_usd is None:
+        if in_doubt:
+            state = replace(state, jump_at=now, jump_usd=actual, believable_usd=believable)
+        return state
+    before = state.actual_usd
+    if before is None:
         return replace(state, actual_usd=actual, actual_moved_at=now)
-    if actual != state.actual_usd:
-        moved = state.actual_moved_at or now
-        hours = max((now - moved).total_seconds() / 3600, BILLING_LAG_HOURS)
-        burn = meter.run_rate_usd_per_hour + _stopped_rate(snapshot)
+    if actual < FALL_RATIO * before and before - actual > JUMP_SHARE_OF_LIMIT * settings.limit_usd:
+        fell_at = state.fell_at or now
+        if now - fell_at < FALL_DOUBT:
+            return replace(state, fell_at=fell_at)
+    state = replace(state, fell_at=None)
+    if actual != before:
+        since = state.actual_moved_at or now
+        hours = max((now - since).total_seconds() / 3600, BILLING_LAG_HOURS)
+        burn = meter.run_rate_usd_per_hour + _lately_stopped_rate(snapshot, now)
         believable = JUMP_BURN_FACTOR * burn * hours + JUMP_SHARE_OF_LIMIT * settings.limit_usd
-        jump = actual - state.actual_usd
+        jump = actual - before
         if jump > believable:
             state = replace(state, jump_at=now, jump_usd=jump, believable_usd=believable)
         state = replace(state, actual_usd=actual, actual_moved_at=now)
     return state
 
 
-def _stopped_rate(snapshot: BudgetSnapshot) -> float:
-    return sum(entry.usd_per_hour or 0.0 for entry in snapshot.ledger)
+def _believable_in_new_month(
+    snapshot: BudgetSnapshot, settings: BudgetSettings, meter: MeterReading, now: datetime
+) -> float:
+    """The most that this month can have cost so far, USD."""
+    hours = (now - period_start(now)).total_seconds() / 3600
+    burn = meter.run_rate_usd_per_hour + _lately_stopped_rate(snapshot, now)
+    return JUMP_BURN_FACTOR * burn * hours + JUMP_SHARE_OF_LIMIT * settings.limit_usd
+
+
+def _lately_stopped_rate(snapshot: BudgetSnapshot, now: datetime) -> float:
+    """USD per hour of machines that ran within the billing lag and no longer do, each once."""
+    stopped = (StopStatus.ACCEPTED, StopStatus.STOPPED)
+    horizon = now - timedelta(hours=BILLING_LAG_HOURS)
+    rates = {
+        entry.instance_id: entry.usd_per_hour or 0.0
+        for entry in snapshot.ledger
+        if entry.status in stopped and entry.updated_at >= horizon
+    }
+    return sum(rates.values())
+
+
+def _blind_regions(snapshot: BudgetSnapshot, now: datetime) -> tuple[tuple[str, datetime], ...]:
+    since = dict(snapshot.state.blind_regions) if snapshot.state is not None else {}
+    return tuple((unknown.region, since.get(unknown.region, now)) for unknown in snapshot.fleet.unknown_regions)
+
+
+def _advance_level(
+    snapshot: BudgetSnapshot, settings: BudgetSettings, state: GuardState, level: _Level, now: datetime
+) -> GuardState:
+    """Since when the stop level stands armed, and since when a pause holds it. An unknown level changes neither."""
+    if level.name == "unknown":
+        return state
+    if level.name != "stop" or settings.mode is Mode.OFF:
+        return replace(state, stop_reached_at=None, threshold="", paused_since=None)
+    if snapshot.pause.active:
+        return replace(state, stop_reached_at=None, threshold="", paused_since=state.paused_since or now)
+    state = replace(state, paused_since=None)
+    if settings.mode is not Mode.ENFORCE:
+        return replace(state, stop_reached_at=None, threshold="")
+    return replace(state, stop_reached_at=state.stop_reached_at or now, threshold=_threshold_key(settings))
 
 
 def _threshold_key(settings: BudgetSettings) -> str:
     return f"{to_text(settings.stop_percent)}% of {to_text(settings.limit_usd)}"
 
 
-def _level_of(budget: BudgetReading | UnknownBudget, settings: BudgetSettings, state: GuardState) -> _Level:
+def _level_of(
+    snapshot: BudgetSnapshot, settings: BudgetSettings, state: GuardState, meter: MeterReading, now: datetime
+) -> _Level:
+    budget = snapshot.budget
     if isinstance(budget, UnknownBudget):
         return _Level("unknown", None, (because(ReasonCode.BUDGET_UNKNOWN, why=budget.why),))
     if state.last_period_actual_usd is not None:
         reason = because(
             ReasonCode.PERIOD_JUST_CHANGED,
             actual_usd=f"{budget.actual_usd:.2f}",
+            believable_usd=f"{_believable_in_new_month(snapshot, settings, meter, now):.2f}",
             last_usd=f"{state.last_period_actual_usd:.2f}",
+        )
+        return _Level("unknown", None, (reason,))
+    if state.fell_at is not None:
+        reason = because(
+            ReasonCode.SPEND_FELL,
+            actual_usd=f"{budget.actual_usd:.2f}",
+            last_usd=f"{state.actual_usd or 0.0:.2f}",
+            due=_clock(state.fell_at + FALL_DOUBT),
         )
         return _Level("unknown", None, (reason,))
     percent = budget.actual_usd / settings.limit_usd * 100
@@ -266,7 +359,7 @@ def _holds(
         holds.append(because(ReasonCode.GRACE, due=_clock(due)))
     for edit in snapshot.edits:
         until = edit.at + confirm
-        if now - edit.at <= EDIT_WATCH and now < until:
+        if now < until:
             facts = {"names": edit.name, "at": _clock(edit.at), "by": edit.by, "due": _clock(until)}
             holds.append(because(ReasonCode.THRESHOLD_EDITED, **facts))
             due = max(due, until)
@@ -309,9 +402,13 @@ def _judge(
     spared: list[tuple[Instance, Reason]] = []
     begin = period_start(now)
     restarted = {e.instance_id for e in ledger if e.status is StopStatus.RESTARTED and e.updated_at >= begin}
+    tried = {(entry.instance_id, entry.launched_at): entry for entry in ledger}
     grace = timedelta(minutes=settings.grace_minutes)
     for instance in snapshot.fleet.instances:
         reason = _spare_reason(instance, settings, restarted)
+        earlier = tried.get((instance.instance_id, instance.launched_at)) if instance.launched_at else None
+        if reason is None and earlier is not None:
+            reason = _rest_reason(earlier, now)
         reached = state.stop_reached_at
         if reason is None and reached is not None and instance.launched_at is not None:
             due = instance.launched_at + grace
@@ -321,7 +418,9 @@ def _judge(
             candidates.append(instance)
         else:
             spared.append((instance, reason))
-    candidates.sort(key=lambda instance: _regret(instance, snapshot.prices))
+    # What failed before goes last, so that machines that refuse do not keep the others from their turn.
+    troubled = {key for key, e in tried.items() if e.status in (StopStatus.FAILED, StopStatus.WITHHELD)}
+    candidates.sort(key=lambda i: ((i.instance_id, i.launched_at) in troubled, _regret(i, snapshot.prices)))
 
     ours = [
         entry
@@ -374,6 +473,22 @@ def _spare_reason(instance: Instance, settings: BudgetSettings, restarted: set[s
         return because(ReasonCode.NOT_RUNNING, state="of unknown launch time")
     if instance.instance_id in restarted:
         return because(ReasonCode.STARTED_AFTER_OUR_STOP)
+    return None
+
+
+def _rest_reason(entry: StopEntry, now: datetime) -> Reason | None:
+    """Why an instance whose stop was tried is not tried again now, or None."""
+    if entry.status is StopStatus.ACCEPTED:
+        return because(ReasonCode.STOP_UNDERWAY)
+    lasting = (
+        ReasonCode.KIND_NOT_HANDLED,
+        ReasonCode.NOT_MANAGED,
+        ReasonCode.CRITICAL,
+        ReasonCode.TAG_NOT_EXACT,
+    )
+    due = entry.updated_at + WITHHELD_REST
+    if entry.status is StopStatus.WITHHELD and entry.withheld_code in lasting and now < due:
+        return because(ReasonCode.WITHHELD_LATELY, what=entry.detail, due=_clock(due))
     return None
 
 
@@ -504,8 +619,6 @@ def _messages(
     now: datetime,
 ) -> tuple[Message, ...]:
     """One message per new fact. Keys make a fact that was told stay told."""
-    if settings.mode is Mode.OFF:
-        return ()
     scene = budget_messages.Scene(
         stage=snapshot.stage,
         home_region=snapshot.home_region,
@@ -517,30 +630,65 @@ def _messages(
         due=due,
         aws_limit_usd=snapshot.budget.aws_limit_usd if isinstance(snapshot.budget, BudgetReading) else None,
     )
-    told: list[Message] = []
+    told = _outcome_messages(snapshot, scene, ledger)
+    if settings.mode is Mode.OFF:
+        return tuple(told)
+    would_stop = any(v.verdict is Verdict.STOP for v in decision.verdicts)
+    codes = {hold.code for hold in decision.holds}
     if decision.level == "unknown":
-        if isinstance(snapshot.budget, UnknownBudget):
-            told.append(budget_messages.budget_unknown(scene, now))
+        told.extend(_unknown_messages(snapshot, scene, state, now))
     elif decision.level == "warn":
         told.append(budget_messages.warn_reached(scene))
+    elif decision.level == "stop" and not would_stop:
+        if not decision.stops and not _ever_stopped(ledger, now):
+            told.append(budget_messages.nothing_to_stop(scene))
     elif decision.level == "stop":
-        codes = {hold.code for hold in decision.holds}
         if ReasonCode.MODE_OBSERVE in codes:
             told.append(budget_messages.would_stop(scene))
-        elif codes & {ReasonCode.PAUSED, ReasonCode.PAUSE_UNREADABLE}:
-            told.append(budget_messages.held_by_pause(scene))
+        elif state.paused_since is not None:
+            told.append(budget_messages.held_by_pause(scene, state.paused_since, readable=snapshot.pause.readable))
         elif decision.holds:
             told.append(budget_messages.stop_notice(scene))
         elif fresh:
             told.append(budget_messages.stopping(scene, fresh))
-        elif not decision.stops and not _ever_stopped(ledger, now):
-            told.append(budget_messages.nothing_to_stop(scene))
-        if any(v.reason.code is ReasonCode.OVER_MAX_STOP_PERCENT for v in decision.verdicts) and not decision.holds:
-            told.append(budget_messages.over_limit(scene))
-    told.extend(_outcome_messages(snapshot, scene, ledger))
+    over = any(v.reason.code is ReasonCode.OVER_MAX_STOP_PERCENT for v in decision.verdicts)
+    if decision.level == "stop" and over and not decision.holds:
+        told.append(budget_messages.over_limit(scene))
+    told.extend(
+        budget_messages.region_blind(scene, region, since)
+        for region, since in state.blind_regions
+        if now - since >= OUTAGE_PATIENCE
+    )
+    if _bill_is_far_behind(scene.money, settings, now):
+        told.append(budget_messages.bill_far_behind(scene))
     if scene.aws_limit_usd is not None and abs(scene.aws_limit_usd - settings.limit_usd) >= 0.01:
         told.append(budget_messages.limits_differ(scene))
     return tuple(told)
+
+
+def _unknown_messages(
+    snapshot: BudgetSnapshot, scene: budget_messages.Scene, state: GuardState, now: datetime
+) -> list[Message]:
+    """An unknown figure is told when it lasts: an outage after 15 minutes, a new month's doubt after a day."""
+    if isinstance(snapshot.budget, UnknownBudget):
+        since = state.unknown_since or now
+        return [budget_messages.budget_unknown(scene, since)] if now - since >= OUTAGE_PATIENCE else []
+    if state.fell_at is not None:
+        return [budget_messages.figure_in_doubt(scene, state.fell_at)]
+    if now - period_start(now) >= timedelta(hours=BILLING_LAG_HOURS):
+        return [budget_messages.figure_in_doubt(scene, period_start(now))]
+    return []
+
+
+def _bill_is_far_behind(money: Money, settings: BudgetSettings, now: datetime) -> bool:
+    """True where what runs must have cost far more than AWS Budgets says, its lag allowed for twice.
+
+    Then the budget most likely does not count what it should (a filter that matches nothing reads as zero).
+    """
+    if money.actual_usd is None or now - period_start(now) < 2 * timedelta(hours=BILLING_LAG_HOURS):
+        return False
+    known_by_now = money.spent_at_least_usd - 2 * BILLING_LAG_HOURS * money.run_rate_usd_per_hour
+    return known_by_now > 2 * money.actual_usd + JUMP_SHARE_OF_LIMIT * settings.limit_usd
 
 
 def _ever_stopped(ledger: tuple[StopEntry, ...], now: datetime) -> bool:
@@ -558,10 +706,12 @@ def _outcome_messages(
         by_decision.setdefault(entry.decision_id, []).append(entry)
     for decision_id, entries in sorted(by_decision.items()):
         moved = [e for e in entries if before.get((e.instance_id, e.launched_at)) is not e.status]
-        if moved and all(not e.open for e in entries) and any(e.status is StopStatus.STOPPED for e in entries):
+        under_way = any(e.status in (StopStatus.INTENDED, StopStatus.ACCEPTED) for e in entries)
+        if moved and not under_way and any(e.status is StopStatus.STOPPED for e in entries):
             told.append(budget_messages.stops_seen(scene, decision_id, tuple(entries)))
         told.extend(budget_messages.started_again(scene, e) for e in moved if e.status is StopStatus.RESTARTED)
-        told.extend(budget_messages.stop_failed(scene, e) for e in moved if e.status is StopStatus.FAILED)
+        failed = tuple(e for e in moved if e.status is StopStatus.FAILED)
+        told.extend(budget_messages.stops_failed(scene, failed))
     return told
 
 

@@ -13,8 +13,8 @@ from governor.domain.reasons import ReasonCode, words
 from governor.domain.settings import BudgetSettings, to_text
 
 MAX_LISTED = 40
-SUBJECT_CHARACTERS = 100
-"""Amazon SNS: a subject has at most 100 ASCII characters."""
+SUBJECT_CHARACTERS = 99
+"""Amazon SNS API Reference, "Publish": a subject is ASCII text of less than 100 characters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,13 @@ def _spared(scene: Scene) -> list[str]:
         if verdict.verdict is Verdict.SPARE and verdict.reason.code not in quiet:
             groups.setdefault(words(verdict.reason), []).append(verdict)
     lines = []
-    for why, members in sorted(groups.items()):
+    shown = sorted(groups.items())
+    for why, members in shown[:MAX_LISTED]:
         rate = sum(v.usd_per_hour or 0.0 for v in members)
         ids = ", ".join(v.instance_id for v in members[:5]) + (", ..." if len(members) > 5 else "")
         lines.append(f"  {_count(len(members))} ({_usd(rate)}/h) {why}: {ids}")
+    if len(shown) > MAX_LISTED:
+        lines.append(f"  ... and {sum(len(members) for _, members in shown[MAX_LISTED:])} more, for other reasons")
     return lines
 
 
@@ -234,8 +237,8 @@ def would_stop(scene: Scene) -> Message:
     return _message(scene, Severity.WARN, _stop_key(scene, "would-stop"), subject, lines)
 
 
-def held_by_pause(scene: Scene) -> Message:
-    """At the stop level, but paused: money burns and nobody acts."""
+def held_by_pause(scene: Scene, since: datetime, *, readable: bool) -> Message:
+    """At the stop level, but paused `since` then: money burns and nobody acts."""
     victims = _victims(scene)
     why = "; ".join(words(h) for h in scene.decision.holds)
     lines = [
@@ -249,7 +252,13 @@ def held_by_pause(scene: Scene) -> Message:
         *_steer(scene, hold=False),
     ]
     subject = f"PAUSED at {_percent(scene)} of the limit: {_saving(victims)}/h goes on"
-    return _message(scene, Severity.PAGE, _stop_key(scene, "paused"), subject, lines)
+    return _message(
+        scene,
+        Severity.PAGE,
+        _stop_key(scene, "paused", "read" if readable else "unread", since.isoformat()),
+        subject,
+        lines,
+    )
 
 
 def stop_notice(scene: Scene) -> Message:
@@ -345,20 +354,32 @@ def stops_seen(scene: Scene, decision_id: str, entries: tuple[StopEntry, ...]) -
         ended = [f"  {e.instance_id}: {e.status.value}, {e.detail}" for e in others[:MAX_LISTED]]
         lines += ["Ended otherwise:", *ended]
     lines += ["", f"Why: governor explain '{decision_id}' --stage {scene.stage}"]
-    key = scene.key("stops-seen", decision_id)
+    key = "#".join((scene.budget_name, "", "stops-seen", decision_id))
     return _message(scene, Severity.INFO, key, f"{_count(len(stopped))} stopped, {_usd(rate)}/h less", lines)
 
 
-def stop_failed(scene: Scene, entry: StopEntry) -> Message:
-    """One stop did not work: money goes on being spent."""
-    lines = [
-        f"{entry.instance_id} ({entry.instance_type}, {entry.region}) was not stopped: {entry.detail}.",
-        f"It costs {_usd(entry.usd_per_hour)}/h. The next run tries again; if it fails again, stop it by hand.",
-        *_steer(scene),
-    ]
-    digest = hashlib.sha256(entry.detail.encode()).hexdigest()[:12]
-    key = scene.key("stop-failed", entry.instance_id, entry.launched_at.isoformat(), digest)
-    return _message(scene, Severity.PAGE, key, f"could not stop {entry.instance_id}", lines)
+def stops_failed(scene: Scene, entries: tuple[StopEntry, ...]) -> list[Message]:
+    """Stops that did not work, one message a kind of error: money goes on being spent."""
+    by_code: dict[str, list[StopEntry]] = {}
+    for entry in entries:
+        by_code.setdefault(entry.detail.partition(":")[0], []).append(entry)
+    told = []
+    for code, failed in sorted(by_code.items()):
+        rate = sum(entry.usd_per_hour or 0.0 for entry in failed)
+        lines = [
+            f"{_count(len(failed))} were not stopped; {_usd(rate)}/h goes on:"
+            if len(failed) > 1
+            else f"{failed[0].instance_id} was not stopped; {_usd(rate)}/h goes on:",
+            *[f"  {e.instance_id} ({e.instance_type}, {e.region}): {e.detail}" for e in failed[:MAX_LISTED]],
+            "The next run tries again, after those that were not tried yet. If it lasts, stop by hand.",
+            *_steer(scene),
+        ]
+        tried = "|".join(sorted(f"{e.instance_id}@{e.launched_at}" for e in failed))
+        digest = hashlib.sha256(f"{code}|{tried}".encode()).hexdigest()[:12]
+        what = failed[0].instance_id if len(failed) == 1 else _count(len(failed))
+        key = scene.key("stop-failed", digest)
+        told.append(_message(scene, Severity.PAGE, key, f"could not stop {what}", lines))
+    return told
 
 
 def stops_withheld(scene: Scene, entries: tuple[StopEntry, ...]) -> Message:
@@ -368,8 +389,8 @@ def stops_withheld(scene: Scene, entries: tuple[StopEntry, ...]) -> Message:
         *[f"  {e.instance_id}: {e.detail}" for e in entries[:MAX_LISTED]],
         *_steer(scene),
     ]
-    digest = hashlib.sha256("|".join(f"{e.instance_id}{e.detail}" for e in entries).encode()).hexdigest()[:12]
-    key = scene.key("withheld", entries[0].decision_id, digest)
+    said = "|".join(sorted(f"{e.instance_id}@{e.launched_at}{e.withheld_code}" for e in entries))
+    key = scene.key("withheld", hashlib.sha256(said.encode()).hexdigest()[:12])
     return _message(scene, Severity.WARN, key, f"{_count(len(entries))} left running after all", lines)
 
 
@@ -384,15 +405,56 @@ def started_again(scene: Scene, entry: StopEntry) -> Message:
     return _message(scene, Severity.WARN, key, f"{entry.instance_id} was started again", lines)
 
 
-def budget_unknown(scene: Scene, now: datetime) -> Message:
-    """The budget cannot be read: no stop until it can."""
+def budget_unknown(scene: Scene, since: datetime) -> Message:
+    """The budget cannot be read since then: no stop until it can."""
     lines = [
         *[words(reason) + "." for reason in scene.decision.reasons],
-        "Until it can be read nothing is stopped, whatever is spent.",
+        f"It has been so since {_clock(since)}. Until it can be read nothing is stopped, whatever is spent.",
+        "A new budget has no figure for some hours; then there is nothing to do but wait.",
         f"Running now: {_usd(scene.money.run_rate_usd_per_hour)}/h at list price ({scene.money.prices_dated}).",
         *_steer(scene),
     ]
-    return _message(scene, Severity.PAGE, scene.key("unknown", f"{now:%Y-%m-%d}"), "the budget cannot be read", lines)
+    key = scene.key("unknown", since.isoformat())
+    return _message(scene, Severity.PAGE, key, "the budget cannot be read", lines)
+
+
+def figure_in_doubt(scene: Scene, since: datetime) -> Message:
+    """AWS Budgets gives a figure that cannot be believed: no stop until it can."""
+    lines = [
+        *[words(reason) + "." for reason in scene.decision.reasons],
+        "Until then nothing is stopped, whatever is spent.",
+        f"Running now: {_usd(scene.money.run_rate_usd_per_hour)}/h at list price ({scene.money.prices_dated}).",
+        *_steer(scene, hold=False),
+    ]
+    key = scene.key("doubt", since.isoformat())
+    return _message(scene, Severity.WARN, key, "the figure of AWS Budgets cannot be believed yet", lines)
+
+
+def region_blind(scene: Scene, region: str, since: datetime) -> Message:
+    """A Region cannot be read since then: its machines are neither counted nor stopped."""
+    why = next((unknown.why for unknown in scene.unknown_regions if unknown.region == region), "unknown")
+    lines = [
+        f"The Region {region} cannot be read since {_clock(since)}: {why}.",
+        "Its machines are unknown: they are not in any figure, and nothing there is stopped.",
+        "If it is not in use, take it out of the Regions of this stage in cdk.json and deploy.",
+        *_steer(scene, hold=False),
+    ]
+    key = scene.key("region-blind", region, since.isoformat())
+    return _message(scene, Severity.PAGE, key, f"Region {region} cannot be read", lines)
+
+
+def bill_far_behind(scene: Scene) -> Message:
+    """What runs must have cost far more than AWS Budgets says: it may not count what it should."""
+    money = scene.money
+    lines = [
+        f"AWS Budgets reports {_usd(money.actual_usd)} this month, but the machines that run now have cost at least "
+        f"{_usd(money.spent_at_least_usd)} at list price.",
+        "Commitments and discounts may explain it. If they do not, the budget does not count these machines: compare "
+        f"the filter of the budget {scene.budget_name} with Cost Explorer.",
+        "The Governor warns and stops by the figure of AWS Budgets.",
+        *_steer(scene, hold=False),
+    ]
+    return _message(scene, Severity.WARN, scene.key("far-behind"), "AWS Budgets reports far less than what runs", lines)
 
 
 def limits_differ(scene: Scene) -> Message:
@@ -408,13 +470,18 @@ def limits_differ(scene: Scene) -> Message:
     return _message(scene, Severity.INFO, key, "two limits: the AWS budget differs from budget/limit-usd", lines)
 
 
+def _printable(text: str) -> str:
+    """Text that every way out accepts: no control characters, no broken surrogates."""
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in text)
+
+
 def odd_notice(stage: str, home_region: str, text: str, why: str, now: datetime) -> Message:
     """Something arrived on the budget topic that is no notice about our budget: forwarded as it is."""
     lines = [
-        f"A text arrived on the budget topic that the Governor cannot use: {why}.",
+        f"A text arrived on the budget topic that the Governor cannot use: {_printable(why)}.",
         "It was taken as a reason to look at the budget again, nothing more. The text:",
         "",
-        *[f"  | {line}" for line in text[:2000].splitlines()],
+        *[f"  | {line}" for line in _printable(text[:2000]).splitlines()],
         "",
         f"Hold everything: set the pause parameter to 'on': "
         f"{console_url(home_region, f'/governor/{stage}/control/pause')}",
@@ -425,5 +492,5 @@ def odd_notice(stage: str, home_region: str, text: str, why: str, now: datetime)
         severity=Severity.WARN,
         subject=subject_of(f"[Governor {stage}] a budget notice that cannot be used"),
         body="\n".join(lines) + "\n",
-        facts=(("why", why),),
+        facts=(("why", _printable(why)),),
     )

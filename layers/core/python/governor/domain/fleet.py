@@ -84,6 +84,8 @@ class FleetSnapshot:
 
     instances: tuple[Instance, ...]
     unknown_regions: tuple[UnknownRegion, ...] = ()
+    regions: tuple[str, ...] = ()
+    """Regions that were looked at (empty: not said)."""
 
 
 def is_gpu_type(instance_type: str) -> bool:

@@ -49,6 +49,10 @@ class StopEntry:
     instance_type: str = ""
     usd_per_hour: float | None = None
     detail: str = ""
+    accepted_at: datetime | None = None
+    """When EC2 first accepted this try; patience counts from here."""
+    withheld_code: str = ""
+    """Code of the reason why the guard refused the call at the last moment."""
 
     @property
     def open(self) -> bool:
@@ -64,18 +68,19 @@ def follow_up(entry: StopEntry, seen: Instance | None, now: datetime) -> StopEnt
     status, detail = entry.status, entry.detail
     if status is StopStatus.WITHHELD:
         return entry
+    waited = status is StopStatus.ACCEPTED and now - (entry.accepted_at or entry.updated_at) > STOP_PATIENCE
     if seen is None or seen.state in (InstanceState.TERMINATED, InstanceState.SHUTTING_DOWN):
         status, detail = StopStatus.GONE, "the instance no longer exists"
     elif seen.launched_at is not None and seen.launched_at > entry.launched_at:
-        if entry.status is not StopStatus.FAILED:
+        if entry.status in (StopStatus.ACCEPTED, StopStatus.STOPPED):
             status, detail = StopStatus.RESTARTED, "started again after our stop"
         else:
             status, detail = StopStatus.GONE, "restarted before a stop succeeded"
     elif seen.state is InstanceState.STOPPED:
         status, detail = StopStatus.STOPPED, "seen stopped"
-    elif seen.state is InstanceState.STOPPING:
-        status = StopStatus.ACCEPTED
-    elif entry.status is StopStatus.ACCEPTED and now - entry.updated_at > STOP_PATIENCE:
+    elif seen.state is InstanceState.STOPPING and status is StopStatus.INTENDED:
+        return replace(entry, status=StopStatus.ACCEPTED, accepted_at=now, updated_at=now)
+    elif waited:
         minutes = int(STOP_PATIENCE.total_seconds() // 60)
         status, detail = StopStatus.FAILED, f"still {seen.state.value} {minutes} minutes after EC2 accepted the stop"
     if (status, detail) == (entry.status, entry.detail):

@@ -11,7 +11,8 @@ from governor.domain.prices import PriceCatalogue
 BILLING_LAG_HOURS = 24.0
 """AWS Budgets data is 8 to 24 hours behind the spend (AWS documentation, "Managing your costs with AWS Budgets")."""
 
-BILLED_STATES = frozenset({InstanceState.PENDING, InstanceState.RUNNING, InstanceState.STOPPING})
+BILLED_STATES = frozenset({InstanceState.RUNNING})
+"""EC2 bills instance hours while `running` (Amazon EC2 User Guide, "Instance lifecycle")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ def hours_left(now: datetime) -> float:
 
 
 def is_billed(instance: Instance) -> bool:
-    """True while EC2 charges (or is about to charge) for the instance's hours."""
+    """True while EC2 charges for the instance's hours."""
     return instance.state in BILLED_STATES
 
 

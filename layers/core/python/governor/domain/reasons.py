@@ -24,6 +24,7 @@ class ReasonCode(StrEnum):
     GRACE = "grace"
     THRESHOLD_EDITED = "threshold-edited"
     SPEND_JUMPED = "spend-jumped"
+    SPEND_FELL = "spend-fell"
     STALE_RUN = "stale-run"
     LEASE_HELD = "lease-held"
     # why an instance is taken or spared
@@ -38,6 +39,8 @@ class ReasonCode(StrEnum):
     JUST_LAUNCHED = "just-launched"
     OVER_MAX_STOP_PERCENT = "over-max-stop-percent"
     NEXT_RUN = "next-run"
+    STOP_UNDERWAY = "stop-underway"
+    WITHHELD_LATELY = "withheld-lately"
     CHANGED_SINCE = "changed-since"
     GONE = "gone"
     # how an action ended
@@ -74,13 +77,17 @@ _WORDS: dict[ReasonCode, str] = {
     ReasonCode.BUDGET_UNKNOWN: "the budget could not be read ({why}); the last plan is kept and nothing is stopped",
     ReasonCode.SETTINGS_UNKNOWN: "there is no valid snapshot of the settings yet ({why})",
     ReasonCode.PERIOD_JUST_CHANGED: (
-        "a new month began and AWS Budgets still reports {actual_usd} USD, not less than the last month's "
-        "{last_usd} USD; that figure counts as unknown"
+        "a new month began and AWS Budgets reports {actual_usd} USD, more than this month can have cost so far "
+        "({believable_usd} USD; the last month ended at {last_usd} USD); that figure counts as unknown"
     ),
     ReasonCode.GRACE: "the notice went out; stopping begins at {due}",
     ReasonCode.THRESHOLD_EDITED: "{names} was edited at {at} by {by}; held until {due} so that a slip can be undone",
     ReasonCode.SPEND_JUMPED: (
         "spend jumped by {jump_usd} USD, more than the fleet can burn ({believable_usd} USD); held until {due}"
+    ),
+    ReasonCode.SPEND_FELL: (
+        "AWS Budgets reports {actual_usd} USD after {last_usd} USD in the same month; a figure that falls counts as "
+        "unknown until {due}"
     ),
     ReasonCode.STALE_RUN: "a newer run was already recorded; this one changes nothing",
     ReasonCode.LEASE_HELD: "another run is at work",
@@ -97,8 +104,10 @@ _WORDS: dict[ReasonCode, str] = {
         "budget/max-stop-percent allows {allowed} of {base} instances; the rest needs a person"
     ),
     ReasonCode.NEXT_RUN: "more than budget/max-stops-per-run; follows in the next run",
+    ReasonCode.STOP_UNDERWAY: "EC2 accepted its stop; it has not been seen stopped yet",
+    ReasonCode.WITHHELD_LATELY: "left running at the last moment ({what}); looked at again after {due}",
     ReasonCode.CHANGED_SINCE: "changed between the decision and the call ({what}); left alone",
-    ReasonCode.GONE: "is no longer there",
+    ReasonCode.GONE: "is no longer there, or could not be read again",
     ReasonCode.STOP_ACCEPTED: "EC2 accepted the stop",
     ReasonCode.STOP_SEEN: "seen stopped",
     ReasonCode.STOP_FAILED: "the stop failed: {error}",

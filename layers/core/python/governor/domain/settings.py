@@ -152,8 +152,8 @@ class BudgetSettings:
         ValueKind.INTEGER,
         10,
         "minutes",
-        "How long a stop is held, with a page, when a threshold was edited within the last hour or the spend jumped "
-        "beyond what the fleet can burn. 0 never holds.",
+        "How long a stop is held, with a page, after an edit of a threshold that moves the stop level, or after the "
+        "spend jumped beyond what the fleet can burn. 0 never holds.",
         minimum=0,
         maximum=240,
     )

@@ -17,7 +17,7 @@ from governor.domain.decisions import Message, Severity
 from governor.domain.settings import SPEC_BY_NAME, SettingError, schema_hash
 
 KEEP_EDITS = timedelta(hours=24)
-"""The guard looks one hour back (`governor.domain.budget.EDIT_WATCH`); a day lets people look too."""
+"""The guard looks back `budget/confirm-minutes`, at most four hours; a day lets people look too."""
 
 SHOWN_CHARACTERS = 100
 MAX_ERRORS = 40

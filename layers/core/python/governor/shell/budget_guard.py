@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -22,13 +23,28 @@ from governor.domain.ledger import StopEntry, StopStatus
 from governor.domain.pause import parse_pause
 from governor.domain.prices import PriceCatalogue
 from governor.domain.reasons import words
-from governor.ports import Budgets, Fleet, Key, Lease, PauseSwitch, Record, RecordStore, UnreadableError, Write
+from governor.ports import (
+    Budgets,
+    Fleet,
+    Key,
+    Lease,
+    LeaseHeldError,
+    PauseSwitch,
+    Record,
+    RecordStore,
+    UnreadableError,
+    Write,
+)
 from governor.shell import records
 from governor.shell.events import Trigger
 from governor.shell.settings import SettingsSnapshot, load_snapshot
 
-LEASE_SECONDS = 240
-"""Longer than the function may run, shorter than its schedule."""
+LEASE_SECONDS = 330
+"""Longer than the function may run (300 s), so that nobody acts beside a run that is still at work."""
+
+LEASE_TRIES = 15
+LEASE_PAUSE_SECONDS = 2.0
+"""AWS Budgets sends a notice for each step it crosses, all at once: the later runs wait for the first."""
 
 COMMIT_RECORDS = 90
 STATE_KEY = Key(f"run#{FUNCTION}", "state")
@@ -49,6 +65,7 @@ class GuardDeps:
     prices: PriceCatalogue
     clock: Callable[[], datetime]
     counted_families: frozenset[str] | None = None
+    sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +127,22 @@ def gather(deps: GuardDeps, settings: SettingsSnapshot, state: GuardState | None
 
 def run(deps: GuardDeps, trigger: Trigger) -> RunReport:
     """One whole run. Raises LeaseHeldError or ConflictError when another run is at work: the event is to be retried."""
-    now = moment_of(trigger, load_state(deps.store))
-    lease = deps.store.take_lease(FUNCTION, trigger.name, now, LEASE_SECONDS)
+    lease = _take_lease(deps, trigger)
+    state = load_state(deps.store)
+    now = moment_of(trigger, state)
     odd = _odd_notices(deps, trigger, now)
     settings = load_snapshot(deps.store)
     if settings is None:
         _commit(deps, [], _unsent(deps, odd, now), lease)
-        deps.store.release_lease(lease, now)
+        deps.store.release_lease(lease)
         return RunReport("", "unknown", holds=("settings-unknown",), odd_notices=len(odd))
-    state = load_state(deps.store)
     snapshot = gather(deps, settings, state, now)
     plan = decide(snapshot, settings.settings.budget, now)
     plan = replace(plan, state=replace(plan.state, trigger=trigger.name))
     messages = _record(deps, plan, state, odd, lease)
     entries = _apply(deps, plan, now)
     told = _record_outcomes(deps, plan, snapshot, settings, entries, lease)
-    deps.store.release_lease(lease, now)
+    deps.store.release_lease(lease)
 
     def ids(status: StopStatus) -> tuple[str, ...]:
         return tuple(entry.instance_id for entry in entries if entry.status is status)
@@ -141,6 +158,19 @@ def run(deps: GuardDeps, trigger: Trigger) -> RunReport:
         pause_unreadable=not snapshot.pause.readable,
         odd_notices=len(odd),
     )
+
+
+def _take_lease(deps: GuardDeps, trigger: Trigger) -> Lease:
+    """Take the lease, waiting for another run to end. Raises LeaseHeldError where it does not within half a minute."""
+    for attempt in range(1, LEASE_TRIES + 1):
+        moment = max(deps.clock(), trigger.at)
+        try:
+            return deps.store.take_lease(FUNCTION, trigger.name, moment, LEASE_SECONDS)
+        except LeaseHeldError:
+            if attempt == LEASE_TRIES:
+                raise
+            deps.sleep(LEASE_PAUSE_SECONDS)
+    raise AssertionError("unreachable")
 
 
 def _odd_notices(deps: GuardDeps, trigger: Trigger, now: datetime) -> tuple[Message, ...]:
@@ -203,8 +233,15 @@ def _apply(deps: GuardDeps, plan: GuardPlan, now: datetime) -> tuple[StopEntry, 
     for region in sorted({stop.region for stop in plan.decision.stops}):
         stops = [stop for stop in plan.decision.stops if stop.region == region]
         moved = [
-            replace(entries[stop.instance_id], status=status, detail=detail, updated_at=now)
-            for stop, status, detail in _stop_batch(deps, plan.decision, stops, limits, now)
+            replace(
+                entries[stop.instance_id],
+                status=status,
+                detail=detail,
+                withheld_code=code,
+                accepted_at=now if status is StopStatus.ACCEPTED else None,
+                updated_at=now,
+            )
+            for stop, status, detail, code in _stop_batch(deps, plan.decision, stops, limits, now)
         ]
         accepted = sum(entry.status is StopStatus.ACCEPTED for entry in moved)
         limits = replace(
@@ -216,16 +253,18 @@ def _apply(deps: GuardDeps, plan: GuardPlan, now: datetime) -> tuple[StopEntry, 
 
 def _stop_batch(
     deps: GuardDeps, decision: Decision, stops: Sequence[StopInstance], limits: StopLimits, now: datetime
-) -> list[tuple[StopInstance, StopStatus, str]]:
+) -> list[tuple[StopInstance, StopStatus, str, str]]:
+    """What became of each stop: status, detail, and the code of the reason where the guard withheld it."""
     region = stops[0].region
     facts: Mapping[str, Instance]
     try:
         facts = deps.fleet.look_again(region, [stop.instance_id for stop in stops])
     except UnreadableError as error:
-        return [(stop, StopStatus.WITHHELD, f"the facts could not be read again: {error}") for stop in stops]
+        detail = f"the facts could not be read again: {error}"
+        return [(stop, StopStatus.WITHHELD, detail, "unreadable") for stop in stops]
     pause = parse_pause(deps.pause.read_text(), now)
     permit = permit_stops(stops, facts, mode=decision.mode, pause=pause, limits=limits)
-    results = [(stop, StopStatus.WITHHELD, words(reason)) for stop, reason in permit.refused]
+    results = [(stop, StopStatus.WITHHELD, words(reason), reason.code.value) for stop, reason in permit.refused]
     if permit.allowed:
         answers = {
             answer.instance_id: answer
@@ -234,9 +273,9 @@ def _stop_batch(
         for stop in permit.allowed:
             answer = answers[stop.instance_id]
             if answer.accepted:
-                results.append((stop, StopStatus.ACCEPTED, ""))
+                results.append((stop, StopStatus.ACCEPTED, "", ""))
             else:
-                results.append((stop, StopStatus.FAILED, answer.error))
+                results.append((stop, StopStatus.FAILED, answer.error, ""))
     return results
 
 
@@ -259,7 +298,7 @@ def _record_outcomes(
         settings=settings.settings.budget,
         decision=plan.decision,
     )
-    told = [budget_messages.stop_failed(scene, entry) for entry in entries if entry.status is StopStatus.FAILED]
+    told = budget_messages.stops_failed(scene, tuple(e for e in entries if e.status is StopStatus.FAILED))
     withheld = tuple(entry for entry in entries if entry.status is StopStatus.WITHHELD)
     if withheld:
         told.append(budget_messages.stops_withheld(scene, withheld))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -57,17 +57,24 @@ def _utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
+def _refuse_the_end_of_time(*moments: datetime) -> None:
+    """Raises OverflowError for a moment with which no sum can be made, such as the last day that a date can hold."""
+    for moment in moments:
+        _ = (moment + timedelta(days=800), moment - timedelta(days=800))
+
+
 def read_trigger(event: Any, clock: Callable[[], datetime]) -> Trigger:
     """Read any event; one that is not understood wakes the function all the same, at `clock()`. Never raises."""
     try:
         seen = _Event.model_validate(event)
-    except ValidationError:
+        moments = [_utc(r.sns.timestamp) for r in seen.records if r.sns.timestamp is not None]
+        at = _utc(seen.time) if seen.time is not None else _utc(clock())
+        _refuse_the_end_of_time(at, *moments)
+    except (ValidationError, OverflowError):
         note = UnreadableNotice(str(event)[:2000], "not an event of SNS, EventBridge or Scheduler")
         return Trigger("unreadable", _utc(clock()), (note,))
     if seen.records:
-        moments = [_utc(r.sns.timestamp) for r in seen.records if r.sns.timestamp is not None]
         notices = tuple(parse_budget_notice(r.sns.message) for r in seen.records)
         event_id = ",".join(r.sns.message_id for r in seen.records)
         return Trigger("budget-notice", max(moments) if moments else _utc(clock()), notices, event_id=event_id)
-    at = _utc(seen.time) if seen.time is not None else _utc(clock())
     return Trigger(seen.source or "unknown", at, detail_type=seen.detail_type, event_id=seen.id)

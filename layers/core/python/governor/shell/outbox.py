@@ -37,13 +37,23 @@ def send_all(stream_records: Sequence[Mapping[str, Any]], out: Outbound) -> Send
     return SendReport(tuple(sent))
 
 
+CHAT_CHARACTERS = 2500
+
+
+def _for_chat(text: str) -> str:
+    """The beginning of a mail, cut at a line; chat is for a glance."""
+    if len(text) <= CHAT_CHARACTERS:
+        return text
+    return text[:CHAT_CHARACTERS].rpartition("\n")[0] + "\n... (the mail has the rest)"
+
+
 def send(record: Record, out: Outbound) -> bool:
     """Send one record; False for the heartbeat, which is sent nowhere."""
     body = record.body
     if record.outbox == "mail":
         out.mail(body["severity"], body["subject"], body["body"])
     elif record.outbox == "slack":
-        out.slack(body["subject"], body["body"])
+        out.slack(body["subject"], _for_chat(body["body"]))
     elif record.outbox == "event":
         out.event(body["detail_type"], body["detail"])
     else:

@@ -29,6 +29,7 @@ from governor.ports import Key, Record
 KEEP_DAYS = 400
 """Decisions, messages and their indexes are kept a little over a year."""
 
+MAX_STORED_BYTES = 300_000
 MAX_STORED_VERDICTS = 500
 MAX_INDEXED_VERDICTS = 1000
 """A DynamoDB item holds at most 400 KB, so a decision keeps the first verdicts (victims first) and counts the rest."""
@@ -95,7 +96,7 @@ def decision_key_of_id(decision_id: str) -> Key | None:
 
 def decision_records(decision: Decision, stage: str) -> tuple[Record, Record]:
     """A decision under its day, and as an event on its way to the bus. Messages are stored apart."""
-    kept = replace(decision, verdicts=decision.verdicts[:MAX_STORED_VERDICTS], messages=())
+    kept = replace(decision, verdicts=_first_that_fit(decision.verdicts), messages=())
     counts: dict[str, int] = {}
     for verdict in decision.verdicts:
         counts[verdict.reason.code.value] = counts.get(verdict.reason.code.value, 0) + 1
@@ -119,6 +120,18 @@ def decision_records(decision: Decision, stage: str) -> tuple[Record, Record]:
     }
     stored = Record(key, body, expires_at=expiry(now))
     return stored, event_record(f"decision#{decision.decision_id}", DECISION_EVENT, detail, now)
+
+
+def _first_that_fit(verdicts: tuple[InstanceVerdict, ...]) -> tuple[InstanceVerdict, ...]:
+    """The first verdicts that an item has room for, whatever names and tags people gave."""
+    room = MAX_STORED_BYTES
+    kept: list[InstanceVerdict] = []
+    for verdict in verdicts[:MAX_STORED_VERDICTS]:
+        room -= len(_VERDICT.dump_json(verdict))
+        if room < 0:
+            break
+        kept.append(verdict)
+    return tuple(kept)
 
 
 def index_records(decision: Decision) -> Iterable[Record]:
