@@ -11,7 +11,8 @@ from cli.errors import CliError, sentence_of
 
 if TYPE_CHECKING:
     from cli.stage import Scope, Stage
-    from governor.domain.budget import BudgetSnapshot, GuardPlan
+    from governor.domain.budget import GuardPlan
+    from governor.domain.budget_snapshot import BudgetSnapshot
     from governor.domain.decisions import Decision, InstanceVerdict
     from governor.domain.settings import Mode
     from governor.shell.settings import SettingsSnapshot

@@ -111,7 +111,8 @@ def _progress() -> Iterator[Callable[[int, int, str], None]]:
 
 def _judge(inventory: Inventory, prices: PriceCatalogue, stage: str, home: str, now: datetime) -> Decision:
     """What the budget guard would say of each instance, armed, at its stop level, with default settings."""
-    from governor.domain.budget import BudgetReading, BudgetSnapshot, decide
+    from governor.domain.budget import decide
+    from governor.domain.budget_snapshot import BudgetReading, BudgetSnapshot
     from governor.domain.fleet import FleetSnapshot
     from governor.domain.pause import Pause
     from governor.domain.settings import BudgetSettings, Mode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 
-from governor.domain.budget import BudgetReading, BudgetSnapshot, GuardState, ThresholdEdit, UnknownBudget
+from governor.domain.budget_snapshot import BudgetReading, BudgetSnapshot, GuardState, ThresholdEdit, UnknownBudget
 from governor.domain.fleet import FleetSnapshot, Instance, InstanceKind, InstanceState, UnknownRegion
 from governor.domain.ledger import StopEntry, StopStatus
 from governor.domain.pause import Pause

@@ -11,7 +11,7 @@ from botocore.stub import ANY, Stubber
 
 from governor.aws.budgets import AwsBudgets
 from governor.aws.outbound import AwsOutbound
-from governor.domain.budget import BudgetReading, UnknownBudget
+from governor.domain.budget_snapshot import BudgetReading, UnknownBudget
 
 ACCOUNT = "123456789012"
 

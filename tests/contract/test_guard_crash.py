@@ -30,6 +30,7 @@ from governor.ports import Key, Record
 from governor.shell.budget_guard import GuardDeps
 from lambdas.guard_budget.handler import handler
 from local import wildcards
+from stacks.permissions import handler_actions
 from tests.builders import some_settings
 
 REGION = "eu-west-1"
@@ -232,3 +233,18 @@ def test_a_crash_at_any_call_and_a_retry_end_in_the_same_state_with_the_same_mes
         assert sorted(state["records"]) == sorted(expected["records"]), f"call {number}, {made[number - 1]}"
         for key, body in expected["records"].items():
             assert state["records"][key] == body, f"call {number}, {made[number - 1]}: {key}"
+
+
+# What a call is to IAM where the name of the call is not the name of the action.
+IAM_ACTIONS = {
+    "budgets:DescribeBudget": {"budgets:ViewBudget"},
+    "dynamodb:TransactWriteItems": {"dynamodb:ConditionCheckItem", "dynamodb:PutItem"},
+}
+
+
+def test_the_calls_that_the_guard_makes_are_exactly_what_its_role_grants(
+    unharmed: tuple[dict[str, Any], list[str]],
+) -> None:
+    _, made = unharmed
+    used = {action for call in made for action in IAM_ACTIONS.get(call, {call})}
+    assert used == handler_actions("guard_budget")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from governor.domain.budget import BudgetReading, UnknownBudget
+from governor.domain.budget_snapshot import BudgetReading, UnknownBudget
 from governor.domain.fleet import FleetSnapshot, Instance, InstanceState, UnknownRegion
 from governor.ports import StopAnswer, UnreadableError
 

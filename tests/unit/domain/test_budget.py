@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from governor.domain.budget import GuardPlan, GuardState, ThresholdEdit, decide
+from governor.domain.budget import GuardPlan, decide
+from governor.domain.budget_snapshot import GuardState, ThresholdEdit
 from governor.domain.decisions import Severity, Verdict
 from governor.domain.fleet import InstanceKind, InstanceState, UnknownRegion
 from governor.domain.ledger import StopStatus

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from governor.domain.budget import BudgetReading, BudgetSnapshot, GuardState, ThresholdEdit, UnknownBudget, decide
+from governor.domain.budget import decide
+from governor.domain.budget_snapshot import BudgetReading, BudgetSnapshot, GuardState, ThresholdEdit, UnknownBudget
 from governor.domain.decisions import StopInstance
 from governor.domain.fleet import FleetSnapshot, Instance, InstanceKind, InstanceState, UnknownRegion
 from governor.domain.guard import StopLimits, permit_stops, share_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
-from governor.domain.budget import BudgetReading, UnknownBudget
+from governor.domain.budget_snapshot import BudgetReading, UnknownBudget
 from governor.domain.fleet import FleetSnapshot, Instance
 
 RECORD_VERSION = 1

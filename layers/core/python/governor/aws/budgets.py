@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from governor.aws.errors import AWS_ERRORS, error_sentence
-from governor.domain.budget import BudgetReading, UnknownBudget
+from governor.domain.budget_snapshot import BudgetReading, UnknownBudget
 
 
 class AwsBudgets:

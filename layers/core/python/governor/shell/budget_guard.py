@@ -8,14 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from governor.domain import budget_messages
-from governor.domain.budget import (
-    FUNCTION,
-    BudgetSnapshot,
-    GuardPlan,
-    GuardState,
-    decide,
-)
+from governor.domain.budget import GuardPlan, decide
 from governor.domain.budget_notice import objection_to
+from governor.domain.budget_snapshot import FUNCTION, BudgetSnapshot, GuardState
 from governor.domain.decisions import Decision, Message, StopInstance
 from governor.domain.fleet import Instance
 from governor.domain.guard import StopLimits, permit_stops

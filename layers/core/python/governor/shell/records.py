@@ -21,7 +21,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from governor.domain.budget import GuardState
+from governor.domain.budget_snapshot import GuardState
 from governor.domain.decisions import Decision, InstanceVerdict, Message
 from governor.domain.ledger import StopEntry, StopStatus
 from governor.ports import Key, Record

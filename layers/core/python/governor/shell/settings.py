@@ -23,7 +23,7 @@ from pydantic import (
 from governor.aws.clients import client
 from governor.aws.parameter_store import ParameterTree
 from governor.aws.state_table import DynamoDbStateTable
-from governor.domain.budget import ThresholdEdit
+from governor.domain.budget_snapshot import ThresholdEdit
 from governor.domain.settings import (
     SETTINGS,
     SPEC_BY_NAME,

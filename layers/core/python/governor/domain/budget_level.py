@@ -1,0 +1,229 @@
+"""Which figure of AWS Budgets is believed, which level it means, and what holds a stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from governor.domain.budget_snapshot import (
+    BudgetReading,
+    BudgetSnapshot,
+    GuardState,
+    UnknownBudget,
+)
+from governor.domain.ledger import StopStatus
+from governor.domain.meter import (
+    BILLING_LAG_HOURS,
+    MeterReading,
+    period_of,
+    period_start,
+)
+from governor.domain.reasons import Reason, ReasonCode, because
+from governor.domain.settings import BudgetSettings, Mode, to_text
+
+NEW_MONTH_DOUBT = timedelta(hours=36)
+"""So long after the turn of a month a figure may still be the old month's (data is up to 24 h late, then rounding)."""
+
+FALL_RATIO = 0.5
+
+FALL_DOUBT = timedelta(hours=24)
+"""A figure that falls below half within a month (the budget was replaced or updated) is not believed for a day."""
+
+JUMP_SHARE_OF_LIMIT = 0.05
+
+JUMP_BURN_FACTOR = 1.5
+"""A new reading is believed at once up to 1.5 times what the fleet burns in the billing lag, plus 5 % of the limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """`below`, `warn`, `stop` or `unknown`, the share of the limit in percent (None: unknown), and why."""
+
+    name: str
+    percent: float | None
+    reasons: tuple[Reason, ...]
+
+
+def advance_state(snapshot: BudgetSnapshot, settings: BudgetSettings, meter: MeterReading, now: datetime) -> GuardState:
+    """What is remembered after this run, and which figure of AWS Budgets is believed (`actual_usd`).
+
+    Worked example of a new month: November ended at 960 USD. On 1 December at 00:10 the budget still says 959.99; ten
+    minutes of the fleet cannot have cost that, so the figure is unknown. At 09:00 it says 31, which nine hours can
+    have cost: believed. If it never becomes believable, it is believed after 36 hours, and held as a jump.
+    """
+    period = period_of(now)
+    last = snapshot.state
+    actual = snapshot.budget.actual_usd if isinstance(snapshot.budget, BudgetReading) else None
+    blind = _blind_regions(snapshot, now)
+    if last is None:
+        unknown_since = now if actual is None else None
+        moved = now if actual is not None else None
+        return GuardState(period, now, actual, moved, unknown_since=unknown_since, blind_regions=blind)
+    if last.period != period:
+        carried = last.actual_usd if last.actual_usd is not None else last.last_period_actual_usd
+        last = replace(
+            GuardState(period, now, last_period_actual_usd=carried),
+            paused_since=last.paused_since,
+            unknown_since=last.unknown_since,
+        )
+    state = replace(last, decided_at=now, blind_regions=blind)
+    if actual is None:
+        return replace(state, unknown_since=state.unknown_since or now)
+    state = replace(state, unknown_since=None)
+    if state.last_period_actual_usd is not None:
+        believable = _believable_in_new_month(snapshot, settings, meter, now)
+        in_doubt = actual > believable
+        if in_doubt and now - period_start(now) < NEW_MONTH_DOUBT:
+            return state
+        state = replace(state, last_period_actual_usd=None, actual_usd=actual, actual_moved_at=now)
+        if in_doubt:
+            state = replace(state, jump_at=now, jump_usd=actual, believable_usd=believable)
+        return state
+    before = state.actual_usd
+    if before is None:
+        return replace(state, actual_usd=actual, actual_moved_at=now)
+    if actual < FALL_RATIO * before and before - actual > JUMP_SHARE_OF_LIMIT * settings.limit_usd:
+        fell_at = state.fell_at or now
+        if now - fell_at < FALL_DOUBT:
+            return replace(state, fell_at=fell_at)
+    state = replace(state, fell_at=None)
+    if actual != before:
+        since = state.actual_moved_at or now
+        hours = max((now - since).total_seconds() / 3600, BILLING_LAG_HOURS)
+        burn = meter.run_rate_usd_per_hour + _lately_stopped_rate(snapshot, now)
+        believable = JUMP_BURN_FACTOR * burn * hours + JUMP_SHARE_OF_LIMIT * settings.limit_usd
+        jump = actual - before
+        if jump > believable:
+            state = replace(state, jump_at=now, jump_usd=jump, believable_usd=believable)
+        state = replace(state, actual_usd=actual, actual_moved_at=now)
+    return state
+
+
+def _believable_in_new_month(
+    snapshot: BudgetSnapshot, settings: BudgetSettings, meter: MeterReading, now: datetime
+) -> float:
+    """The most that this month can have cost so far, USD."""
+    hours = (now - period_start(now)).total_seconds() / 3600
+    burn = meter.run_rate_usd_per_hour + _lately_stopped_rate(snapshot, now)
+    return JUMP_BURN_FACTOR * burn * hours + JUMP_SHARE_OF_LIMIT * settings.limit_usd
+
+
+def _lately_stopped_rate(snapshot: BudgetSnapshot, now: datetime) -> float:
+    """USD per hour of machines that ran within the billing lag and no longer do, each once."""
+    stopped = (StopStatus.ACCEPTED, StopStatus.STOPPED)
+    horizon = now - timedelta(hours=BILLING_LAG_HOURS)
+    rates = {
+        entry.instance_id: entry.usd_per_hour or 0.0
+        for entry in snapshot.ledger
+        if entry.status in stopped and entry.updated_at >= horizon
+    }
+    return sum(rates.values())
+
+
+def _blind_regions(snapshot: BudgetSnapshot, now: datetime) -> tuple[tuple[str, datetime], ...]:
+    since = dict(snapshot.state.blind_regions) if snapshot.state is not None else {}
+    return tuple((unknown.region, since.get(unknown.region, now)) for unknown in snapshot.fleet.unknown_regions)
+
+
+def advance_level(
+    snapshot: BudgetSnapshot, settings: BudgetSettings, state: GuardState, level: Level, now: datetime
+) -> GuardState:
+    """Since when the stop level stands armed, and since when a pause holds it. An unknown level changes neither."""
+    if level.name == "unknown":
+        return state
+    if level.name != "stop" or settings.mode is Mode.OFF:
+        return replace(state, stop_reached_at=None, threshold="", paused_since=None)
+    if snapshot.pause.active:
+        return replace(state, stop_reached_at=None, threshold="", paused_since=state.paused_since or now)
+    state = replace(state, paused_since=None)
+    if settings.mode is not Mode.ENFORCE:
+        return replace(state, stop_reached_at=None, threshold="")
+    return replace(state, stop_reached_at=state.stop_reached_at or now, threshold=threshold_key(settings))
+
+
+def threshold_key(settings: BudgetSettings) -> str:
+    """Names a stop level: its percent and the limit; another value of either is another level."""
+    return f"{to_text(settings.stop_percent)}% of {to_text(settings.limit_usd)}"
+
+
+def level_of(
+    snapshot: BudgetSnapshot, settings: BudgetSettings, state: GuardState, meter: MeterReading, now: datetime
+) -> Level:
+    """The level that the believed figure means."""
+    budget = snapshot.budget
+    if isinstance(budget, UnknownBudget):
+        return Level("unknown", None, (because(ReasonCode.BUDGET_UNKNOWN, why=budget.why),))
+    if state.last_period_actual_usd is not None:
+        reason = because(
+            ReasonCode.PERIOD_JUST_CHANGED,
+            actual_usd=f"{budget.actual_usd:.2f}",
+            believable_usd=f"{_believable_in_new_month(snapshot, settings, meter, now):.2f}",
+            last_usd=f"{state.last_period_actual_usd:.2f}",
+        )
+        return Level("unknown", None, (reason,))
+    if state.fell_at is not None:
+        reason = because(
+            ReasonCode.SPEND_FELL,
+            actual_usd=f"{budget.actual_usd:.2f}",
+            last_usd=f"{state.actual_usd or 0.0:.2f}",
+            due=clock_text(state.fell_at + FALL_DOUBT),
+        )
+        return Level("unknown", None, (reason,))
+    percent = budget.actual_usd / settings.limit_usd * 100
+    shown = f"{percent:.1f}"
+    if percent >= settings.stop_percent:
+        stop = because(ReasonCode.STOP_REACHED, percent=shown, stop_percent=to_text(settings.stop_percent))
+        return Level("stop", percent, (stop,))
+    if percent >= settings.warn_percent:
+        warn = because(ReasonCode.WARN_REACHED, percent=shown, warn_percent=to_text(settings.warn_percent))
+        return Level("warn", percent, (warn,))
+    below = because(ReasonCode.BELOW_WARN, percent=shown, warn_percent=to_text(settings.warn_percent))
+    return Level("below", percent, (below,))
+
+
+def holds_of(
+    snapshot: BudgetSnapshot, settings: BudgetSettings, state: GuardState, level: Level, now: datetime
+) -> tuple[tuple[Reason, ...], datetime | None]:
+    """Why stops do not happen now, and when they would begin (None where no time can be given)."""
+    if settings.mode is Mode.OFF:
+        return (because(ReasonCode.MODE_OFF),), None
+    if level.name != "stop":
+        return (), None
+    holds: list[Reason] = []
+    reached = state.stop_reached_at or now
+    confirm = timedelta(minutes=settings.confirm_minutes)
+    due = reached + timedelta(minutes=settings.grace_minutes)
+    if now < due:
+        holds.append(because(ReasonCode.GRACE, due=clock_text(due)))
+    for edit in snapshot.edits:
+        until = edit.at + confirm
+        if now < until:
+            facts = {"names": edit.name, "at": clock_text(edit.at), "by": edit.by, "due": clock_text(until)}
+            holds.append(because(ReasonCode.THRESHOLD_EDITED, **facts))
+            due = max(due, until)
+    if state.jump_at is not None and now < state.jump_at + confirm:
+        until = state.jump_at + confirm
+        holds.append(
+            because(
+                ReasonCode.SPEND_JUMPED,
+                jump_usd=f"{state.jump_usd:.2f}",
+                believable_usd=f"{state.believable_usd:.2f}",
+                due=clock_text(until),
+            )
+        )
+        due = max(due, until)
+    if settings.mode is Mode.OBSERVE:
+        return (because(ReasonCode.MODE_OBSERVE),), due
+    pause = snapshot.pause
+    if pause.active and not pause.readable:
+        holds.insert(0, because(ReasonCode.PAUSE_UNREADABLE, why=pause.reason))
+    elif pause.active:
+        until_text = f" until {clock_text(pause.until)}" if pause.until else ""
+        why = f": {pause.reason}" if pause.reason else ""
+        holds.insert(0, because(ReasonCode.PAUSED, until=until_text, why=why))
+    return tuple(holds), due
+
+
+def clock_text(moment: datetime) -> str:
+    """A moment as people read it: to the minute, in UTC."""
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"

@@ -1,0 +1,85 @@
+"""What the budget guard looks at, and what it remembers from one run to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from governor.domain.fleet import FleetSnapshot
+from governor.domain.ledger import StopEntry
+from governor.domain.pause import Pause
+from governor.domain.prices import PriceCatalogue
+
+FUNCTION = "guard_budget"
+
+LEDGER_REASON = "budget"
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetReading:
+    """What AWS Budgets says: USD of the period so far, its own limit and forecast. Hours behind the spend."""
+
+    name: str
+    actual_usd: float
+    aws_limit_usd: float | None
+    aws_forecast_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownBudget:
+    """The budget could not be read, or holds something we do not understand."""
+
+    name: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThresholdEdit:
+    """A setting that moves the stop level was changed by somebody."""
+
+    name: str
+    at: datetime
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class GuardState:
+    """What the guard remembers from one run to the next."""
+
+    period: str
+    decided_at: datetime
+    actual_usd: float | None = None
+    actual_moved_at: datetime | None = None
+    last_period_actual_usd: float | None = None
+    threshold: str = ""
+    stop_reached_at: datetime | None = None
+    """Since when the level has been reached with the guard armed and not paused: grace counts from here."""
+    paused_since: datetime | None = None
+    unknown_since: datetime | None = None
+    fell_at: datetime | None = None
+    blind_regions: tuple[tuple[str, datetime], ...] = ()
+    """Regions that cannot be read, each with the first run that could not."""
+    jump_at: datetime | None = None
+    jump_usd: float = 0.0
+    believable_usd: float = 0.0
+    fingerprint: str = ""
+    trigger: str = ""
+    """Name of the event of the last run, by which a retry of it is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetSnapshot:
+    """Everything the guard looks at, gathered before it decides."""
+
+    stage: str
+    home_region: str
+    fleet: FleetSnapshot
+    budget: BudgetReading | UnknownBudget
+    prices: PriceCatalogue
+    pause: Pause
+    settings_version: int
+    ledger: tuple[StopEntry, ...] = ()
+    state: GuardState | None = None
+    edits: tuple[ThresholdEdit, ...] = ()
+    counted_families: frozenset[str] | None = None
+    """Families that the AWS budget counts; the meter counts the same ones (None: all)."""
