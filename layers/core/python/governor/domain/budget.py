@@ -141,7 +141,8 @@ def _money(
         if v.instance_id in in_scope and v.reason.code in (ReasonCode.NOT_MANAGED, ReasonCode.TAG_NOT_EXACT)
     )
     saves = sum(v.usd_per_hour or 0.0 for v in verdicts if v.verdict is Verdict.STOP)
-    actual = snapshot.budget.actual_usd if level.percent is not None else None  # type: ignore[union-attr]
+    budget = snapshot.budget
+    actual = budget.actual_usd if isinstance(budget, BudgetReading) and level.percent is not None else None
     low = high = None
     if actual is not None:
         now_low = max(actual, meter.spent_at_least_usd)
