@@ -152,7 +152,7 @@ def _verdict(instance: Instance, verdict: Verdict, reason: Reason, prices: Price
     price = prices.price_of(instance.instance_type)
     loses: tuple[str, ...] = ("contents of its local NVMe disks and its memory",)
     if instance.scarce:
-        loses = (*loses, "its slot: this type is scarce and may not start again soon")
+        loses = (*loses, f"its slot: {instance.family} is scarce and may not start again soon")
     return InstanceVerdict(
         instance_id=instance.instance_id,
         region=instance.region,
