@@ -105,7 +105,9 @@ def held_by_pause(stage: Stage, now: datetime) -> HeldBack:
 
     from cli.stage import find_scope
     from governor.domain.budget import decide
+    from governor.domain.decisions import Verdict
     from governor.domain.pause import Pause
+    from governor.domain.settings import Mode
     from governor.ports import UnreadableError
 
     try:
@@ -114,5 +116,6 @@ def held_by_pause(stage: Stage, now: datetime) -> HeldBack:
         return HeldBack(None, (), sentence_of(error))
     free = replace(outlook.snapshot, pause=Pause(active=False))
     decision = decide(free, outlook.settings.settings.budget, outlook.now).decision
-    ids = {stop.instance_id for stop in decision.stops}
-    return HeldBack(decision.level, tuple(v for v in decision.verdicts if v.instance_id in ids))
+    # Not the stops of this moment: after a pause each begins with a notice and its grace.
+    armed = decision.level == "stop" and decision.mode is Mode.ENFORCE
+    return HeldBack(decision.level, tuple(v for v in decision.verdicts if armed and v.verdict is Verdict.STOP))

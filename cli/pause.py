@@ -161,7 +161,11 @@ def _show_held(screen: Any, held: HeldBack, *, paused: bool) -> None:
     verb = "It holds back" if paused else "It held back"
     screen.print(
         f"{verb} {count(len(held.instances), 'stop')}, {usd(held.usd_per_hour)}/h"
-        + ("." if paused else "; the next run, within 5 minutes, goes on with them."),
+        + (
+            "."
+            if paused
+            else "; the next run, within 5 minutes, gives notice of them and stops after budget/grace-minutes."
+        ),
         style="warn",
         markup=False,
     )

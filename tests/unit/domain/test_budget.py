@@ -110,12 +110,22 @@ def test_off_is_silent() -> None:
     assert (stopped_ids(plan), plan.decision.messages) == ([], ())
 
 
-@pytest.mark.parametrize("text", ["on", "on until 2026-12-01T00:00Z", "nonsense", "", None])
-def test_paused_or_unreadable_pause_holds_and_pages(text: str | None) -> None:
+@pytest.mark.parametrize("text", ["on", "on until 2026-12-01T00:00Z"])
+def test_a_pause_holds_and_pages(text: str) -> None:
     plan = decide(a_snapshot(an_instance(), spent=1100, pause=parse_pause(text, NOW)), some_settings(), NOW)
     assert stopped_ids(plan) == []
     assert kinds_told(plan) == ["paused"]
     assert plan.decision.messages[0].severity is Severity.PAGE
+
+
+@pytest.mark.parametrize("text", ["nonsense", "", None])
+def test_a_pause_that_cannot_be_read_holds_at_once_and_pages_when_it_lasts(text: str | None) -> None:
+    pause = parse_pause(text, NOW)
+    first = decide(a_snapshot(an_instance(), spent=1100, pause=pause), some_settings(), NOW)
+    assert (stopped_ids(first), kinds_told(first)) == ([], [])
+    later = NOW + timedelta(minutes=15)
+    plan = decide(a_snapshot(an_instance(), spent=1100, pause=pause, state=first.state), some_settings(), later)
+    assert (stopped_ids(plan), kinds_told(plan)) == ([], ["paused"])
 
 
 def test_an_expired_pause_no_longer_holds() -> None:
@@ -212,7 +222,7 @@ def test_max_stop_percent_limits_what_is_stopped_over_several_runs_and_asks_a_pe
     assert "over-max-stop-percent" in kinds_told(plan)
     stopped = stopped_ids(plan)
     after = [replace(i, state=InstanceState.STOPPED) if i.instance_id in stopped else i for i in fleet]
-    ledger = tuple(replace(entry, status=StopStatus.STOPPED) for entry in plan.ledger)
+    ledger = tuple(replace(entry, status=StopStatus.STOPPED, accepted_at=NOW) for entry in plan.ledger)
     again = decide(a_snapshot(*after, spent=960, ledger=ledger, state=plan.state), settings, NOW + timedelta(minutes=5))
     assert stopped_ids(again) == []
 
@@ -400,9 +410,10 @@ def test_one_unreadable_run_neither_resets_the_grace_nor_pages() -> None:
 
 def test_nothing_is_announced_about_no_machines() -> None:
     edit = ThresholdEdit("budget/stop-percent", NOW, "ops")
+    critical = an_instance(criticality="critical")
     for settings in (some_settings(mode=Mode.OBSERVE), some_settings(confirm_minutes=10), some_settings()):
-        plan = decide(a_snapshot(spent=960, edits=(edit,)), settings, NOW)
-        assert kinds_told(plan) == ["nothing-to-stop"]
+        assert kinds_told(decide(a_snapshot(critical, spent=960, edits=(edit,)), settings, NOW)) == ["nothing-to-stop"]
+        assert kinds_told(decide(a_snapshot(spent=960, edits=(edit,)), settings, NOW)) == [], "nothing runs"
 
 
 def test_a_region_that_stays_unreadable_is_paged_once() -> None:
@@ -487,3 +498,90 @@ def test_a_long_confirmation_is_not_cut_off() -> None:
     edit = ThresholdEdit("budget/stop-percent", NOW - timedelta(minutes=90), "ops")
     plan = decide(a_snapshot(an_instance(), spent=960, edits=(edit,)), some_settings(confirm_minutes=240), NOW)
     assert [hold.code for hold in plan.decision.holds] == [ReasonCode.THRESHOLD_EDITED]
+
+
+def test_the_old_months_figure_is_not_believed_when_it_comes_back() -> None:
+    plans = run_through((0.2, 990.0), (9, 31.0), (9.1, 990.0), (9.4, 990.0), (12, 60.0), first=990.0)
+    assert [plan.decision.level for plan in plans] == ["unknown", "below", "unknown", "unknown", "below"]
+
+
+def test_a_last_month_that_could_not_be_read_leaves_the_same_doubt() -> None:
+    end = NOW.replace(day=30, hour=23)
+    last = decide(a_snapshot(an_instance(), spent=None), some_settings(), end)
+    plan = decide(a_snapshot(an_instance(), spent=990, state=last.state), some_settings(), end + timedelta(hours=2))
+    assert plan.decision.level == "unknown"
+
+
+def test_a_failure_of_last_month_is_a_new_stop_in_this_one() -> None:
+    begin = NOW.replace(day=1, hour=0)
+    fleet = [an_instance(f"i-{n}", launched_at=begin - timedelta(days=9)) for n in range(4)]
+    ledger = tuple(an_entry(i, StopStatus.FAILED, decided_at=begin - timedelta(days=3)) for i in fleet)
+    settings = some_settings(max_stop_percent=50)
+    plan = decide(a_snapshot(*fleet, spent=960, ledger=ledger), settings, NOW)
+    assert len(plan.decision.stops) == 2
+    assert "stopping" in kinds_told(plan)
+    assert {entry.decided_at for entry in plan.intended} == {NOW}
+    stopped = {stop.instance_id for stop in plan.decision.stops}
+    done = tuple(replace(entry, status=StopStatus.STOPPED, accepted_at=NOW) for entry in plan.intended)
+    after = [replace(i, state=InstanceState.STOPPED) if i.instance_id in stopped else i for i in fleet]
+    again = decide(a_snapshot(*after, spent=960, ledger=done, state=plan.state), settings, NOW + timedelta(minutes=5))
+    assert again.decision.stops == ()
+
+
+def test_the_share_does_not_grow_when_people_terminate_what_was_stopped() -> None:
+    fleet = [an_instance(f"i-{n}") for n in range(4)]
+    gone = tuple(
+        replace(an_entry(an_instance(f"i-gone{n}"), StopStatus.GONE), accepted_at=NOW - timedelta(hours=1))
+        for n in range(4)
+    )
+    plan = decide(a_snapshot(*fleet, spent=960, ledger=gone), some_settings(max_stop_percent=50), NOW)
+    assert plan.decision.stops == ()
+
+
+def test_after_our_stops_people_are_told_again_at_each_further_quarter_of_the_limit() -> None:
+    entry = replace(an_entry(an_instance("i-done"), StopStatus.STOPPED), accepted_at=NOW)
+    done = an_instance("i-done", state=InstanceState.STOPPED)
+    critical = an_instance("i-critical", criticality="critical")
+    told = []
+    for spent in (960, 990, 1000, 1100, 1250, 2000):
+        plan = decide(a_snapshot(done, critical, spent=spent, ledger=(entry,)), some_settings(), NOW)
+        told += [m.key.split("#")[-3] for m in plan.decision.messages if "nothing-to-stop" in m.key]
+    assert told == ["100", "100", "125", "200"]
+
+
+def test_what_is_launched_above_the_level_is_announced_not_called_out_of_reach() -> None:
+    settings = some_settings(grace_minutes=5)
+    state = decide(a_snapshot(an_instance("i-old"), spent=960), settings, NOW).state
+    late = an_instance("i-late", launched_at=NOW + timedelta(minutes=8))
+    plan = decide(a_snapshot(late, spent=960, state=state), settings, NOW + timedelta(minutes=10))
+    assert kinds_told(plan) == ["launched-above"]
+
+
+def test_one_unreadable_pause_neither_resets_the_grace_nor_pages() -> None:
+    settings = some_settings(grace_minutes=10)
+    first = decide(a_snapshot(an_instance(), spent=960), settings, NOW)
+    blip = decide(
+        a_snapshot(an_instance(), spent=960, pause=parse_pause(None, NOW), state=first.state),
+        settings,
+        NOW + timedelta(minutes=5),
+    )
+    assert (stopped_ids(blip), blip.decision.messages) == ([], ())
+    after = decide(a_snapshot(an_instance(), spent=960, state=blip.state), settings, NOW + timedelta(minutes=10))
+    assert stopped_ids(after) == ["i-0a"]
+
+
+def test_a_stop_by_a_person_is_not_ours() -> None:
+    failed = an_entry(an_instance(), StopStatus.FAILED)
+    by_hand = replace(an_instance(), state=InstanceState.STOPPED)
+    plan = decide(a_snapshot(by_hand, spent=960, ledger=(failed,)), some_settings(), NOW + timedelta(minutes=5))
+    assert [(e.status, e.detail) for e in plan.ledger] == [(StopStatus.GONE, "stopped by somebody else")]
+
+
+def test_after_a_long_outage_the_grace_begins_anew() -> None:
+    settings = some_settings(grace_minutes=10)
+    plan = decide(a_snapshot(an_instance(), spent=960), settings, NOW)
+    for minutes in (5, 10, 20, 25):
+        snapshot = a_snapshot(an_instance(), spent=None, state=plan.state)
+        plan = decide(snapshot, settings, NOW + timedelta(minutes=minutes))
+    back = decide(a_snapshot(an_instance(), spent=960, state=plan.state), settings, NOW + timedelta(minutes=30))
+    assert (stopped_ids(back), kinds_told(back)) == ([], ["stop-notice"])

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from governor.domain import budget_messages
 from governor.domain.budget_level import (
     JUMP_SHARE_OF_LIMIT,
+    OUTAGE_PATIENCE,
     Level,
     advance_level,
     advance_state,
@@ -38,8 +39,8 @@ from governor.domain.meter import (
 from governor.domain.reasons import ReasonCode
 from governor.domain.settings import BudgetSettings, Mode
 
-OUTAGE_PATIENCE = timedelta(minutes=15)
-"""What cannot be read for so long is told; three runs, so that one throttled call wakes nobody."""
+PERCENT_STEP = 25
+"""While nothing is within reach, people are told again at each such share of the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ def decide(snapshot: BudgetSnapshot, settings: BudgetSettings, now: datetime) ->
     )
     known = {(entry.instance_id, entry.launched_at): entry for entry in ledger}
     intended = tuple(_intend(stop, decision, known, verdicts) for stop in stops)
-    fresh = {stop.instance_id for stop in stops if not _told_before(known.get((stop.instance_id, stop.launched_at)))}
+    begin = period_start(now)
+    fresh = {s.instance_id for s in stops if not _told_before(known.get((s.instance_id, s.launched_at)), begin)}
     decision = replace(
         decision, messages=_messages(snapshot, settings, state, decision, ledger, frozenset(fresh), due, now)
     )
@@ -101,9 +103,9 @@ def decide(snapshot: BudgetSnapshot, settings: BudgetSettings, now: datetime) ->
     return GuardPlan(decision, state, changed, limits, intended)
 
 
-def _told_before(entry: StopEntry | None) -> bool:
-    """True where people know of this stop. One that a pause withheld is told again when it goes on."""
-    if entry is None:
+def _told_before(entry: StopEntry | None, begin: datetime) -> bool:
+    """True where people know of this stop, in this month. One that a pause withheld is told again when it goes on."""
+    if entry is None or entry.decided_at < begin:
         return False
     paused = entry.withheld_code in (ReasonCode.PAUSED, ReasonCode.PAUSE_UNREADABLE)
     return entry.open or (entry.status is StopStatus.WITHHELD and not paused)
@@ -185,7 +187,7 @@ def _intend(
 ) -> StopEntry:
     """The ledger entry of a stop. An open one of an earlier try is kept, so that it is told only once."""
     earlier = known.get((stop.instance_id, stop.launched_at))
-    if earlier is not None and earlier.open:
+    if earlier is not None and earlier.open and earlier.decided_at >= period_start(decision.decided_at):
         return replace(earlier, status=StopStatus.INTENDED)
     types = {v.instance_id: v.instance_type for v in verdicts}
     return StopEntry(
@@ -235,13 +237,16 @@ def _messages(
     elif decision.level == "warn":
         told.append(budget_messages.warn_reached(scene))
     elif decision.level == "stop" and not would_stop:
-        if not decision.stops and not _ever_stopped(ledger, now):
-            told.append(budget_messages.nothing_to_stop(scene))
+        told.extend(_messages_without_victims(scene, ledger, now))
     elif decision.level == "stop":
         if ReasonCode.MODE_OBSERVE in codes:
             told.append(budget_messages.would_stop(scene))
-        elif state.paused_since is not None:
-            told.append(budget_messages.held_by_pause(scene, state.paused_since, readable=snapshot.pause.readable))
+        elif ReasonCode.PAUSED in codes:
+            told.append(budget_messages.held_by_pause(scene, state.paused_since or now, readable=True))
+        elif ReasonCode.PAUSE_UNREADABLE in codes:
+            since = state.pause_unread_since or now
+            if now - since >= OUTAGE_PATIENCE:
+                told.append(budget_messages.held_by_pause(scene, since, readable=False))
         elif decision.holds:
             told.append(budget_messages.stop_notice(scene))
         elif fresh:
@@ -286,8 +291,24 @@ def _bill_is_far_behind(money: Money, settings: BudgetSettings, now: datetime) -
     return known_by_now > 2 * money.actual_usd + JUMP_SHARE_OF_LIMIT * settings.limit_usd
 
 
-def _ever_stopped(ledger: tuple[StopEntry, ...], now: datetime) -> bool:
-    return any(entry.decided_at >= period_start(now) for entry in ledger)
+def _messages_without_victims(
+    scene: budget_messages.Scene, ledger: tuple[StopEntry, ...], now: datetime
+) -> list[Message]:
+    """At the stop level with nobody to stop now: what is still to come, or that only people can act.
+
+    After our own stops the latter is told at each further quarter of the limit, since what is left goes on.
+    """
+    codes = {verdict.reason.code for verdict in scene.decision.verdicts}
+    if ReasonCode.JUST_LAUNCHED in codes:
+        return [budget_messages.launched_above(scene)]
+    if ReasonCode.STOP_UNDERWAY in codes or scene.money.run_rate_usd_per_hour <= 0:
+        return []
+    percent = scene.money.percent or 0.0
+    step = int(percent // PERCENT_STEP * PERCENT_STEP)
+    tried = any(entry.decided_at >= period_start(now) for entry in ledger)
+    if tried and step <= scene.settings.stop_percent:
+        return []
+    return [budget_messages.nothing_to_stop(scene, step)]
 
 
 def _outcome_messages(

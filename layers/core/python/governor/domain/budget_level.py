@@ -21,6 +21,9 @@ from governor.domain.meter import (
 from governor.domain.reasons import Reason, ReasonCode, because
 from governor.domain.settings import BudgetSettings, Mode, to_text
 
+OUTAGE_PATIENCE = timedelta(minutes=15)
+"""What cannot be read for so long is told; three runs, so that one throttled call wakes nobody."""
+
 NEW_MONTH_DOUBT = timedelta(hours=36)
 """So long after the turn of a month a figure may still be the old month's (data is up to 24 h late, then rounding)."""
 
@@ -49,7 +52,8 @@ def advance_state(snapshot: BudgetSnapshot, settings: BudgetSettings, meter: Met
 
     Worked example of a new month: November ended at 960 USD. On 1 December at 00:10 the budget still says 959.99; ten
     minutes of the fleet cannot have cost that, so the figure is unknown. At 09:00 it says 31, which nine hours can
-    have cost: believed. If it never becomes believable, it is believed after 36 hours, and held as a jump.
+    have cost: believed. If 959.99 comes back at 09:05, it is unknown again. What is still unbelievable after 36 hours
+    is believed, and held as a jump.
     """
     period = period_of(now)
     last = snapshot.state
@@ -62,23 +66,23 @@ def advance_state(snapshot: BudgetSnapshot, settings: BudgetSettings, meter: Met
     if last.period != period:
         carried = last.actual_usd if last.actual_usd is not None else last.last_period_actual_usd
         last = replace(
-            GuardState(period, now, last_period_actual_usd=carried),
+            GuardState(period, now, last_period_actual_usd=carried, new_month=True),
             paused_since=last.paused_since,
+            pause_unread_since=last.pause_unread_since,
             unknown_since=last.unknown_since,
         )
     state = replace(last, decided_at=now, blind_regions=blind)
     if actual is None:
         return replace(state, unknown_since=state.unknown_since or now)
     state = replace(state, unknown_since=None)
-    if state.last_period_actual_usd is not None:
+    if state.new_month:
         believable = _believable_in_new_month(snapshot, settings, meter, now)
-        in_doubt = actual > believable
-        if in_doubt and now - period_start(now) < NEW_MONTH_DOUBT:
-            return state
-        state = replace(state, last_period_actual_usd=None, actual_usd=actual, actual_moved_at=now)
-        if in_doubt:
+        within = now - period_start(now) < NEW_MONTH_DOUBT
+        if within and (actual > believable or _is_last_months(actual, state, settings)):
+            return replace(state, doubted=True)
+        if actual > believable:
             state = replace(state, jump_at=now, jump_usd=actual, believable_usd=believable)
-        return state
+        state = replace(state, doubted=False, new_month=within)
     before = state.actual_usd
     if before is None:
         return replace(state, actual_usd=actual, actual_moved_at=now)
@@ -97,6 +101,12 @@ def advance_state(snapshot: BudgetSnapshot, settings: BudgetSettings, meter: Met
             state = replace(state, jump_at=now, jump_usd=jump, believable_usd=believable)
         state = replace(state, actual_usd=actual, actual_moved_at=now)
     return state
+
+
+def _is_last_months(actual: float, state: GuardState, settings: BudgetSettings) -> bool:
+    """True for exactly the figure at which the last month ended, unless it is next to nothing."""
+    last = state.last_period_actual_usd
+    return last is not None and abs(actual - last) < 0.005 and actual > JUMP_SHARE_OF_LIMIT * settings.limit_usd
 
 
 def _believable_in_new_month(
@@ -128,17 +138,28 @@ def _blind_regions(snapshot: BudgetSnapshot, now: datetime) -> tuple[tuple[str, 
 def advance_level(
     snapshot: BudgetSnapshot, settings: BudgetSettings, state: GuardState, level: Level, now: datetime
 ) -> GuardState:
-    """Since when the stop level stands armed, and since when a pause holds it. An unknown level changes neither."""
+    """Since when the stop level stands armed and not paused, and since when a pause holds it.
+
+    A figure that is unknown for a moment, or a pause that cannot be read for a moment, changes neither; what lasts
+    begins anew, with a notice and its grace.
+    """
+    pause = snapshot.pause
+    unread = (state.pause_unread_since or now) if not pause.readable else None
+    state = replace(state, pause_unread_since=unread)
+    if pause.active and pause.readable:
+        reached = None
+        paused = (state.paused_since or now) if level.name == "stop" else state.paused_since
+        return replace(state, stop_reached_at=reached, paused_since=paused)
+    if pause.readable:
+        state = replace(state, paused_since=None)
     if level.name == "unknown":
-        return state
-    if level.name != "stop" or settings.mode is Mode.OFF:
-        return replace(state, stop_reached_at=None, threshold="", paused_since=None)
-    if snapshot.pause.active:
-        return replace(state, stop_reached_at=None, threshold="", paused_since=state.paused_since or now)
-    state = replace(state, paused_since=None)
-    if settings.mode is not Mode.ENFORCE:
-        return replace(state, stop_reached_at=None, threshold="")
-    return replace(state, stop_reached_at=state.stop_reached_at or now, threshold=threshold_key(settings))
+        lasting = state.unknown_since is not None and now - state.unknown_since >= OUTAGE_PATIENCE
+        return replace(state, stop_reached_at=None) if lasting or state.doubted or state.fell_at else state
+    if level.name != "stop" or settings.mode is not Mode.ENFORCE:
+        return replace(state, stop_reached_at=None)
+    if unread is not None and now - unread >= OUTAGE_PATIENCE:
+        return replace(state, stop_reached_at=None)
+    return replace(state, stop_reached_at=state.stop_reached_at or now)
 
 
 def threshold_key(settings: BudgetSettings) -> str:
@@ -153,12 +174,12 @@ def level_of(
     budget = snapshot.budget
     if isinstance(budget, UnknownBudget):
         return Level("unknown", None, (because(ReasonCode.BUDGET_UNKNOWN, why=budget.why),))
-    if state.last_period_actual_usd is not None:
+    if state.doubted:
         reason = because(
             ReasonCode.PERIOD_JUST_CHANGED,
             actual_usd=f"{budget.actual_usd:.2f}",
             believable_usd=f"{_believable_in_new_month(snapshot, settings, meter, now):.2f}",
-            last_usd=f"{state.last_period_actual_usd:.2f}",
+            last_usd="unknown" if state.last_period_actual_usd is None else f"{state.last_period_actual_usd:.2f}",
         )
         return Level("unknown", None, (reason,))
     if state.fell_at is not None:

@@ -307,8 +307,24 @@ def stopping(scene: Scene, fresh: frozenset[str]) -> Message:
     return _message(scene, Severity.PAGE, _stop_key(scene, "stopping", scene.decision.decision_id), subject, lines)
 
 
-def nothing_to_stop(scene: Scene) -> Message:
-    """At the stop level with nothing within reach: only people can act."""
+def launched_above(scene: Scene) -> Message:
+    """Machines that were launched above the stop level: they have their grace, then they are stopped."""
+    late = tuple(v for v in scene.decision.verdicts if v.reason.code is ReasonCode.JUST_LAUNCHED)
+    lines = [
+        f"{_count(len(late))} were launched although the stop level of {to_text(scene.settings.stop_percent)} % is "
+        "reached. After their grace they are stopped:",
+        *_listing(late),
+        "",
+        *_figures(scene),
+        *_steer(scene),
+    ]
+    said = "|".join(sorted(f"{v.instance_id}@{v.launched_at}" for v in late))
+    key = scene.key("launched-above", hashlib.sha256(said.encode()).hexdigest()[:12])
+    return _message(scene, Severity.WARN, key, f"{_count(len(late))} launched above the stop level", lines)
+
+
+def nothing_to_stop(scene: Scene, step: int) -> Message:
+    """At the stop level with nothing (more) within reach, at `step` percent of the limit: only people can act."""
     lines = [
         f"The stop level of {to_text(scene.settings.stop_percent)} % is reached, "
         "and nothing is within reach of a stop.",
@@ -321,7 +337,7 @@ def nothing_to_stop(scene: Scene) -> Message:
     lines += ["", "Only a person can act: stop machines by hand, tag them, or raise the limit."]
     lines += _steer(scene, hold=False)
     subject = f"at {_percent(scene)} of the limit and nothing within reach to stop"
-    return _message(scene, Severity.PAGE, _stop_key(scene, "nothing-to-stop"), subject, lines)
+    return _message(scene, Severity.PAGE, _stop_key(scene, "nothing-to-stop", str(step)), subject, lines)
 
 
 def over_limit(scene: Scene) -> Message:
@@ -354,7 +370,8 @@ def stops_seen(scene: Scene, decision_id: str, entries: tuple[StopEntry, ...]) -
         ended = [f"  {e.instance_id}: {e.status.value}, {e.detail}" for e in others[:MAX_LISTED]]
         lines += ["Ended otherwise:", *ended]
     lines += ["", f"Why: governor explain '{decision_id}' --stage {scene.stage}"]
-    key = "#".join((scene.budget_name, "", "stops-seen", decision_id))
+    seen = hashlib.sha256("|".join(sorted(e.instance_id for e in stopped)).encode()).hexdigest()[:12]
+    key = "#".join((scene.budget_name, "", "stops-seen", decision_id, seen))
     return _message(scene, Severity.INFO, key, f"{_count(len(stopped))} stopped, {_usd(rate)}/h less", lines)
 
 

@@ -51,10 +51,14 @@ class GuardState:
     actual_usd: float | None = None
     actual_moved_at: datetime | None = None
     last_period_actual_usd: float | None = None
-    threshold: str = ""
     stop_reached_at: datetime | None = None
     """Since when the level has been reached with the guard armed and not paused: grace counts from here."""
     paused_since: datetime | None = None
+    pause_unread_since: datetime | None = None
+    new_month: bool = False
+    """True while a reading may still be the old month's: it has to be explained by what this month can have cost."""
+    doubted: bool = False
+    """True where the reading of the last run was not believed."""
     unknown_since: datetime | None = None
     fell_at: datetime | None = None
     blind_regions: tuple[tuple[str, datetime], ...] = ()

@@ -60,13 +60,10 @@ def judge(
     troubled = {key for key, e in tried.items() if e.status in (StopStatus.FAILED, StopStatus.WITHHELD)}
     candidates.sort(key=lambda i: ((i.instance_id, i.launched_at) in troubled, _regret(i, snapshot.prices)))
 
-    ours = [
-        entry
-        for entry in ledger
-        if entry.status in (StopStatus.ACCEPTED, StopStatus.STOPPED) and entry.decided_at >= begin
-    ]
+    # What EC2 accepted this month counts whatever became of it, or the share would grow as people clean up.
+    ours = {entry.instance_id for entry in ledger if entry.accepted_at is not None and entry.accepted_at >= begin}
     not_critical = [i for i in snapshot.fleet.instances if i.governance.stoppable and i.state is InstanceState.RUNNING]
-    base = len(not_critical) + len(ours)
+    base = len({instance.instance_id for instance in not_critical} | ours)
     limits = StopLimits(
         max_count=settings.max_stops_per_run,
         max_total=share_of(settings.max_stop_percent, base),

@@ -76,8 +76,13 @@ def follow_up(entry: StopEntry, seen: Instance | None, now: datetime) -> StopEnt
             status, detail = StopStatus.RESTARTED, "started again after our stop"
         else:
             status, detail = StopStatus.GONE, "restarted before a stop succeeded"
+    elif seen.state is InstanceState.STOPPED and status is StopStatus.FAILED and entry.accepted_at is None:
+        status, detail = StopStatus.GONE, "stopped by somebody else"
     elif seen.state is InstanceState.STOPPED:
-        status, detail = StopStatus.STOPPED, "seen stopped"
+        accepted_at = entry.accepted_at or now
+        if status is StopStatus.STOPPED:
+            return entry
+        return replace(entry, status=StopStatus.STOPPED, detail="seen stopped", accepted_at=accepted_at, updated_at=now)
     elif seen.state is InstanceState.STOPPING and status is StopStatus.INTENDED:
         return replace(entry, status=StopStatus.ACCEPTED, accepted_at=now, updated_at=now)
     elif waited:

@@ -233,7 +233,7 @@ def _apply(deps: GuardDeps, plan: GuardPlan, now: datetime) -> tuple[StopEntry, 
                 status=status,
                 detail=detail,
                 withheld_code=code,
-                accepted_at=now if status is StopStatus.ACCEPTED else None,
+                accepted_at=now if status is StopStatus.ACCEPTED else entries[stop.instance_id].accepted_at,
                 updated_at=now,
             )
             for stop, status, detail, code in _stop_batch(deps, plan.decision, stops, limits, now)
