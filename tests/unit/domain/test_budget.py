@@ -585,3 +585,11 @@ def test_after_a_long_outage_the_grace_begins_anew() -> None:
         plan = decide(snapshot, settings, NOW + timedelta(minutes=minutes))
     back = decide(a_snapshot(an_instance(), spent=960, state=plan.state), settings, NOW + timedelta(minutes=30))
     assert (stopped_ids(back), kinds_told(back)) == ([], ["stop-notice"])
+
+
+def test_the_outcome_of_a_decision_is_not_told_again_when_a_person_starts_one_of_its_machines() -> None:
+    first, second = an_instance("i-1"), an_instance("i-2")
+    ledger = (an_entry(first, StopStatus.STOPPED), an_entry(second, StopStatus.STOPPED))
+    seen = (replace(first, launched_at=NOW + timedelta(hours=1)), replace(second, state=InstanceState.STOPPED))
+    plan = decide(a_snapshot(*seen, spent=960, ledger=ledger), some_settings(), NOW + timedelta(hours=2))
+    assert [m.key.split("#")[2] for m in plan.decision.messages] == ["started-again"]

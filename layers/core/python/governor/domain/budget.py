@@ -40,7 +40,9 @@ from governor.domain.reasons import ReasonCode
 from governor.domain.settings import BudgetSettings, Mode
 
 PERCENT_STEP = 25
-"""While nothing is within reach, people are told again at each such share of the limit."""
+WIDE_STEPS_FROM = 200
+WIDE_PERCENT_STEP = 100
+"""While nothing is within reach, people are told again at each such share of the limit; above twice it, less often."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +306,8 @@ def _messages_without_victims(
     if ReasonCode.STOP_UNDERWAY in codes or scene.money.run_rate_usd_per_hour <= 0:
         return []
     percent = scene.money.percent or 0.0
-    step = int(percent // PERCENT_STEP * PERCENT_STEP)
+    width = PERCENT_STEP if percent < WIDE_STEPS_FROM else WIDE_PERCENT_STEP
+    step = int(percent // width * width)
     tried = any(entry.decided_at >= period_start(now) for entry in ledger)
     if tried and step <= scene.settings.stop_percent:
         return []
@@ -323,7 +326,8 @@ def _outcome_messages(
     for decision_id, entries in sorted(by_decision.items()):
         moved = [e for e in entries if before.get((e.instance_id, e.launched_at)) is not e.status]
         under_way = any(e.status in (StopStatus.INTENDED, StopStatus.ACCEPTED) for e in entries)
-        if moved and not under_way and any(e.status is StopStatus.STOPPED for e in entries):
+        ended = [e for e in moved if before.get((e.instance_id, e.launched_at)) is not StopStatus.STOPPED]
+        if ended and not under_way and any(e.status is StopStatus.STOPPED for e in entries):
             told.append(budget_messages.stops_seen(scene, decision_id, tuple(entries)))
         told.extend(budget_messages.started_again(scene, e) for e in moved if e.status is StopStatus.RESTARTED)
         failed = tuple(e for e in moved if e.status is StopStatus.FAILED)
