@@ -152,11 +152,13 @@ def test_text_on_the_budget_topic_that_is_no_notice_is_forwarded_and_stops_nothi
 
 
 def test_a_throttled_region_is_unknown_and_the_run_goes_on(world: Deployed) -> None:
-    world.aws.set_faults(throttle("ec2:DescribeInstances", count=20))
+    world.aws.set_faults(throttle("ec2:DescribeInstances", count=1000))
     world.spend(960.0)
+    world.advance(21)
     world.aws.set_faults()
     assert world.stopped() == frozenset()
-    assert any("could not be read (RequestLimitExceeded" in mail.body for mail in world.mails())
+    assert world.subjects() == ["Region us-east-1 cannot be read"], "told once, when it lasts"
+    assert "RequestLimitExceeded" in world.mails()[0].body
     world.advance(6)
     assert world.stopped() == RIGHT_ONES
 
