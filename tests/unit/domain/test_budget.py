@@ -593,3 +593,11 @@ def test_the_outcome_of_a_decision_is_not_told_again_when_a_person_starts_one_of
     seen = (replace(first, launched_at=NOW + timedelta(hours=1)), replace(second, state=InstanceState.STOPPED))
     plan = decide(a_snapshot(*seen, spent=960, ledger=ledger), some_settings(), NOW + timedelta(hours=2))
     assert [m.key.split("#")[2] for m in plan.decision.messages] == ["started-again"]
+
+
+def test_a_stop_that_was_accepted_and_never_seen_is_tried_again_within_the_share() -> None:
+    hung = an_instance("i-hung")
+    entry = replace(an_entry(hung, StopStatus.FAILED), accepted_at=NOW)
+    plan = decide(a_snapshot(hung, spent=960, ledger=(entry,)), some_settings(), NOW + timedelta(minutes=20))
+    assert stopped_ids(plan) == ["i-hung"]
+    assert "over-max-stop-percent" not in kinds_told(plan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from governor.ports import RECORD_VERSION, ConflictError, Key, Lease, LeaseHeldE
 
 T = TypeVar("T")
 
+BATCH_TRIES = 8
 BATCH_GET_KEYS = 100
 BATCH_WRITE_ITEMS = 25
 TRANSACTION_ITEMS = 100
@@ -68,32 +69,28 @@ class DynamoDbStateTable:
         """Which of `keys` exist."""
         found: set[Key] = set()
         for chunk in _chunks(sorted(set(keys)), BATCH_GET_KEYS):
-            wanted: list[Any] = [_key_item(key) for key in chunk]
-            for attempt in range(8):
+
+            def read(wanted: list[Any]) -> list[Any]:
                 request = {self._table: {"Keys": wanted, "ProjectionExpression": "pk, sk", "ConsistentRead": True}}
                 answer = self._client.batch_get_item(RequestItems=request)
                 for item in answer.get("Responses", {}).get(self._table, ()):
                     found.add(Key(item["pk"]["S"], item["sk"]["S"]))
-                wanted = answer.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
-                if not wanted:
-                    break
-                time.sleep(0.05 * 2**attempt)
-            else:
-                raise UnreadableError("DynamoDB left keys unprocessed eight times")
+                left: list[Any] = answer.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
+                return left
+
+            _until_done(read, [_key_item(key) for key in chunk])
         return frozenset(found)
 
     def put_all(self, records: Sequence[Record]) -> None:
         """Put any number of records unconditionally, not atomically."""
         for chunk in _chunks(list(records), BATCH_WRITE_ITEMS):
-            wanted: list[Any] = [{"PutRequest": {"Item": item_of(record)}} for record in chunk]
-            for attempt in range(8):
+
+            def write(wanted: list[Any]) -> list[Any]:
                 answer = self._client.batch_write_item(RequestItems={self._table: wanted})
-                wanted = answer.get("UnprocessedItems", {}).get(self._table, [])
-                if not wanted:
-                    break
-                time.sleep(0.05 * 2**attempt)
-            else:
-                raise UnreadableError("DynamoDB left records unwritten eight times")
+                left: list[Any] = answer.get("UnprocessedItems", {}).get(self._table, [])
+                return left
+
+            _until_done(write, [{"PutRequest": {"Item": item_of(record)}} for record in chunk])
 
     def commit(self, writes: Sequence[Write], lease: Lease | None = None) -> None:
         """Write records atomically, under the fence of `lease`. Raises ConflictError, ValueError above the limit."""
@@ -167,6 +164,16 @@ class DynamoDbStateTable:
         except ClientError as error:
             if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
                 raise
+
+
+def _until_done(call: Callable[[list[Any]], list[Any]], wanted: list[Any]) -> None:
+    """Call with what DynamoDB left over, waiting longer each time. Raises UnreadableError after eight calls."""
+    for attempt in range(BATCH_TRIES):
+        wanted = call(wanted)
+        if not wanted:
+            return
+        time.sleep(0.05 * 2**attempt)
+    raise UnreadableError(f"DynamoDB left {len(wanted)} items over {BATCH_TRIES} times")
 
 
 def _lost_a_condition(error: ClientError) -> bool:

@@ -5,19 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from governor.domain.budget_snapshot import (
-    BudgetReading,
-    BudgetSnapshot,
-    GuardState,
-    UnknownBudget,
-)
+from governor.domain.budget_snapshot import BudgetReading, BudgetSnapshot, GuardState, UnknownBudget
 from governor.domain.ledger import StopStatus
-from governor.domain.meter import (
-    BILLING_LAG_HOURS,
-    MeterReading,
-    period_of,
-    period_start,
-)
+from governor.domain.meter import BILLING_LAG_HOURS, MeterReading, period_of, period_start
 from governor.domain.reasons import Reason, ReasonCode, because
 from governor.domain.settings import BudgetSettings, Mode, to_text
 
@@ -94,8 +84,7 @@ def advance_state(snapshot: BudgetSnapshot, settings: BudgetSettings, meter: Met
     if actual != before:
         since = state.actual_moved_at or now
         hours = max((now - since).total_seconds() / 3600, BILLING_LAG_HOURS)
-        burn = meter.run_rate_usd_per_hour + _lately_stopped_rate(snapshot, now)
-        believable = JUMP_BURN_FACTOR * burn * hours + JUMP_SHARE_OF_LIMIT * settings.limit_usd
+        believable = _believable_usd(snapshot, settings, meter, now, hours)
         jump = actual - before
         if jump > believable:
             state = replace(state, jump_at=now, jump_usd=jump, believable_usd=believable)
@@ -113,7 +102,13 @@ def _believable_in_new_month(
     snapshot: BudgetSnapshot, settings: BudgetSettings, meter: MeterReading, now: datetime
 ) -> float:
     """The most that this month can have cost so far, USD."""
-    hours = (now - period_start(now)).total_seconds() / 3600
+    return _believable_usd(snapshot, settings, meter, now, (now - period_start(now)).total_seconds() / 3600)
+
+
+def _believable_usd(
+    snapshot: BudgetSnapshot, settings: BudgetSettings, meter: MeterReading, now: datetime, hours: float
+) -> float:
+    """The most that the fleet, with what was stopped lately, can have cost in `hours`, USD."""
     burn = meter.run_rate_usd_per_hour + _lately_stopped_rate(snapshot, now)
     return JUMP_BURN_FACTOR * burn * hours + JUMP_SHARE_OF_LIMIT * settings.limit_usd
 
@@ -147,9 +142,8 @@ def advance_level(
     unread = (state.pause_unread_since or now) if not pause.readable else None
     state = replace(state, pause_unread_since=unread)
     if pause.active and pause.readable:
-        reached = None
         paused = (state.paused_since or now) if level.name == "stop" else state.paused_since
-        return replace(state, stop_reached_at=reached, paused_since=paused)
+        return replace(state, stop_reached_at=None, paused_since=paused)
     if pause.readable:
         state = replace(state, paused_since=None)
     if level.name == "unknown":

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from governor.domain.budget_level import (
-    clock_text,
-)
-from governor.domain.budget_snapshot import (
-    BudgetSnapshot,
-    GuardState,
-)
+from governor.domain.budget_level import clock_text
+from governor.domain.budget_snapshot import BudgetSnapshot, GuardState
 from governor.domain.decisions import InstanceVerdict, Verdict
 from governor.domain.fleet import Instance, InstanceKind, InstanceState
 from governor.domain.guard import StopLimits, share_of
 from governor.domain.ledger import StopEntry, StopStatus
-from governor.domain.meter import (
-    is_billed,
-    period_start,
-)
+from governor.domain.meter import is_billed, period_start
 from governor.domain.prices import PriceCatalogue
 from governor.domain.reasons import Reason, ReasonCode, because
 from governor.domain.settings import BudgetSettings
@@ -64,10 +56,11 @@ def judge(
     ours = {entry.instance_id for entry in ledger if entry.accepted_at is not None and entry.accepted_at >= begin}
     not_critical = [i for i in snapshot.fleet.instances if i.governance.stoppable and i.state is InstanceState.RUNNING]
     base = len({instance.instance_id for instance in not_critical} | ours)
+    # One whose stop was accepted and never seen is tried again: it is one machine, not two.
     limits = StopLimits(
         max_count=settings.max_stops_per_run,
         max_total=share_of(settings.max_stop_percent, base),
-        already_stopped=len(ours),
+        already_stopped=len(ours - {instance.instance_id for instance in candidates}),
     )
     room = max(0, limits.max_total - limits.already_stopped)
     verdicts = []

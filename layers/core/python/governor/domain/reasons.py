@@ -25,8 +25,6 @@ class ReasonCode(StrEnum):
     THRESHOLD_EDITED = "threshold-edited"
     SPEND_JUMPED = "spend-jumped"
     SPEND_FELL = "spend-fell"
-    STALE_RUN = "stale-run"
-    LEASE_HELD = "lease-held"
     # why an instance is taken or spared
     WITHIN_REACH = "within-reach"
     NOT_MANAGED = "not-managed"
@@ -43,10 +41,6 @@ class ReasonCode(StrEnum):
     WITHHELD_LATELY = "withheld-lately"
     CHANGED_SINCE = "changed-since"
     GONE = "gone"
-    # how an action ended
-    STOP_ACCEPTED = "stop-accepted"
-    STOP_SEEN = "stop-seen"
-    STOP_FAILED = "stop-failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +83,6 @@ _WORDS: dict[ReasonCode, str] = {
         "AWS Budgets reports {actual_usd} USD after {last_usd} USD in the same month; a figure that falls counts as "
         "unknown until {due}"
     ),
-    ReasonCode.STALE_RUN: "a newer run was already recorded; this one changes nothing",
-    ReasonCode.LEASE_HELD: "another run is at work",
     ReasonCode.WITHIN_REACH: "managed, {criticality}, family {family} in scope, running",
     ReasonCode.NOT_MANAGED: "not managed by this stage (tag missing)",
     ReasonCode.CRITICAL: "critical{finding}",
@@ -108,9 +100,6 @@ _WORDS: dict[ReasonCode, str] = {
     ReasonCode.WITHHELD_LATELY: "left running at the last moment ({what}); looked at again after {due}",
     ReasonCode.CHANGED_SINCE: "changed between the decision and the call ({what}); left alone",
     ReasonCode.GONE: "is no longer there, or could not be read again",
-    ReasonCode.STOP_ACCEPTED: "EC2 accepted the stop",
-    ReasonCode.STOP_SEEN: "seen stopped",
-    ReasonCode.STOP_FAILED: "the stop failed: {error}",
 }
 
 

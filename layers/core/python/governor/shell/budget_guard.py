@@ -17,7 +17,7 @@ from governor.domain.guard import StopLimits, permit_stops
 from governor.domain.ledger import StopEntry, StopStatus
 from governor.domain.pause import parse_pause
 from governor.domain.prices import PriceCatalogue
-from governor.domain.reasons import words
+from governor.domain.reasons import ReasonCode, words
 from governor.ports import (
     Budgets,
     Fleet,
@@ -130,7 +130,7 @@ def run(deps: GuardDeps, trigger: Trigger) -> RunReport:
     if settings is None:
         _commit(deps, [], _unsent(deps, odd, now), lease)
         deps.store.release_lease(lease)
-        return RunReport("", "unknown", holds=("settings-unknown",), odd_notices=len(odd))
+        return RunReport("", "unknown", holds=(ReasonCode.SETTINGS_UNKNOWN.value,), odd_notices=len(odd))
     snapshot = gather(deps, settings, state, now)
     plan = decide(snapshot, settings.settings.budget, now)
     plan = replace(plan, state=replace(plan.state, trigger=trigger.name))
