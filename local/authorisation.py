@@ -72,7 +72,9 @@ class Authorisation:
             name = str(json.loads(body)["Path"]).strip("/")
             return f"arn:aws:ssm:{region}:{account_id}:parameter/{name}"
         if service == "budgets":
-            return f"arn:aws:budgets::{account_id}:budget/{_budget_name(json.loads(body or b'{}'))}"
+            request = json.loads(body or b"{}")
+            action = f"/action/{request['ActionId']}" if "ActionId" in request else ""
+            return f"arn:aws:budgets::{account_id}:budget/{_budget_name(request)}{action}"
         resource: str = self._resource(service, method, path, headers, body, query_params, region, account_id)
         return resource
 

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from local.budget_actions import BudgetActions
 from local.emulator import Emulator
 from local.moto_bridge import Moto
 from local.options import Options
@@ -83,8 +84,16 @@ def dollars(amount_usd: float) -> str:
 class Budgets:
     """Refreshes every budget after a seeded lag and sends its notices. `now` is the virtual clock."""
 
-    def __init__(self, emulator: Emulator, moto: Moto, now: Callable[[], datetime], options: Options) -> None:
+    def __init__(
+        self,
+        emulator: Emulator,
+        moto: Moto,
+        actions: BudgetActions,
+        now: Callable[[], datetime],
+        options: Options,
+    ) -> None:
         self._emulator = emulator
+        self._actions = actions
         self._now = now
         self._options = options
         self._random = random.Random(options.seed)
@@ -92,6 +101,8 @@ class Budgets:
         self._forecast_usd: float | None = None
         self._refresh_at: dict[str, datetime] = {}
         self._period_of: dict[str, str] = {}
+        self._seen_period: dict[str, str] = {}
+        self._turns_at: dict[str, datetime] = {}
         self._fanout = relied_on(
             emulator.sns,
             "publish_internal",
@@ -117,13 +128,18 @@ class Budgets:
         self.spend.accrue(minute)
         with self._scope(self._options.account_id, self._options.region):
             for name in self._names():
+                self._notice_turn(name, minute)
                 if minute >= self._next_refresh(name, minute):
                     self._refresh_at[name] = minute + self._lag()
+                    if self._is_in_old_period(name, minute):
+                        self._refresh_at[name] = min(self._refresh_at[name], self._turns_at[name])
                     self._refresh(name, minute)
 
     def clock_jumped(self, now: datetime) -> None:
-        """Start the lag of every budget anew and charge nothing for the jump."""
+        """Start the lag of every budget anew and charge nothing for the jump; the first figures are of its period."""
         self._refresh_at.clear()
+        self._seen_period.clear()
+        self._turns_at.clear()
         self.spend.jump(now)
 
     def set_spend(self, amount_usd: float, forecast_usd: float | None) -> None:
@@ -136,6 +152,7 @@ class Budgets:
         self.spend.accrue(self._now())
         with self._scope(self._options.account_id, self._options.region):
             for name in self._names():
+                self._turns_at.pop(name, None)
                 self._refresh_at[name] = self._now() + self._lag()
                 self._refresh(name, self._now())
 
@@ -149,6 +166,17 @@ class Budgets:
     def _next_refresh(self, name: str, minute: datetime) -> datetime:
         return self._refresh_at.setdefault(name, minute + self._lag())
 
+    def _notice_turn(self, name: str, minute: datetime) -> None:
+        """At the turn of its period a budget goes on with the old one for 8 to 24 hours, as its figures do."""
+        period = _period(self._emulator.budgets._budgets[name]["TimeUnit"], minute)
+        if self._seen_period.setdefault(name, period) != period:
+            self._seen_period[name] = period
+            self._turns_at[name] = minute + self._lag()
+            self._refresh_at[name] = min(self._next_refresh(name, minute), self._turns_at[name])
+
+    def _is_in_old_period(self, name: str, now: datetime) -> bool:
+        return name in self._turns_at and now < self._turns_at[name]
+
     def _lag(self) -> timedelta:
         return timedelta(
             hours=self._random.uniform(self._options.budget_lag_min_hours, self._options.budget_lag_max_hours)
@@ -156,17 +184,21 @@ class Budgets:
 
     def _refresh(self, name: str, now: datetime) -> None:
         budget = self._emulator.budgets._budgets[name]
-        actual_usd = self.spend.month_to_date_usd(budget.get("FilterExpression"))
+        is_old = self._is_in_old_period(name, now)
+        read = self.spend.last_month_usd if is_old else self.spend.month_to_date_usd
+        actual_usd = read(budget.get("FilterExpression"))
         budget["CalculatedSpend"] = {"ActualSpend": _amount(actual_usd)}
         if self._forecast_usd is not None:
             budget["CalculatedSpend"]["ForecastedSpend"] = _amount(self._forecast_usd)
         budget["LastUpdatedTime"] = now.timestamp()
         entries = self._emulator.budgets._notification_store.get(name, [])
         period = _period(budget["TimeUnit"], now)
-        if self._period_of.get(name) != period:
+        if not is_old and self._period_of.get(name) != period:
             self._period_of[name] = period
+            self._actions.period_began(name)
             for entry in entries:
                 entry["notification"]["NotificationState"] = "OK"
+        self._actions.budget_refreshed(budget, actual_usd, self._forecast_usd)
         for entry in entries:
             self._check(budget, entry, actual_usd, now)
 

@@ -51,6 +51,7 @@ class Request:
     region: str
     parameters: Mapping[str, list[str]]
     permissions: tuple[str, ...]
+    body: bytes = b""
 
 
 _current: contextvars.ContextVar[Request | None] = contextvars.ContextVar("_current", default=None)
@@ -162,6 +163,7 @@ class Calls:
             region=self._region(),
             parameters=parameters,
             permissions=self._authorisation.permissions_of(action, body, self._region(), self._account_id()),
+            body=body,
         )
 
     def _fail(self, request: Request, fault: Fault, request_id: str, headers: dict[str, str]) -> Answer:

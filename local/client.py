@@ -20,10 +20,12 @@ from botocore.config import Config
 
 from local.answers import Bill, FleetInstance, Stats
 from local.calls import Call
+from local.commands import Outcome, SentCommand
 from local.deliveries import DeliveryRecord
 from local.faults import Fault
 from local.mail import Mail
 from local.options import ACCESS_KEY_ID, LOOPBACK, SECRET_ACCESS_KEY, Endpoint, Options
+from local.starts import Start
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LAMBDA_RUNTIME_DIR = REPOSITORY / "build" / "lambda-runtime"
@@ -131,10 +133,39 @@ class LocalAws:
         """Make every first page of GetParametersByPath empty, with a token."""
         self.control("parameters", empty_pages=on)
 
-    def create_fleet(self, stage: str, *, region: str | None = None, group: bool = True) -> list[FleetInstance]:
-        """Create the sample fleet of GPU instances, managed by `stage`."""
-        answer = self.control("fleet", stage=stage, region=region, group=group)
+    def create_fleet(
+        self, stage: str, *, region: str | None = None, group: bool = True, everything: bool = False
+    ) -> list[FleetInstance]:
+        """Create the sample fleet of GPU instances, managed by `stage`; with `everything` one of every kind."""
+        answer = self.control("fleet", stage=stage, region=region, group=group, everything=everything)
         return [FleetInstance(**one) for one in answer["instances"]]
+
+    def remove_fleet(self) -> int:
+        """End and forget every instance, group and spot request, and what was set for them; returns how many ended.
+
+        Nothing comes back. The events of it are delivered with the next `settle`.
+        """
+        return int(self.control("fleet/remove")["ended"])
+
+    def set_starts(self, *starts: Start) -> None:
+        """Replace what becomes of StartInstances; none: everything runs at once. Makers: `local.starts`."""
+        self.control("starts", starts=[start.to_dict() for start in starts])
+
+    def set_reserved_instances(self, *items: Mapping[str, Any], region: str | None = None) -> None:
+        """Replace what DescribeReservedInstances lists, in its own words; `State` is active unless given."""
+        self.control("commitments", kind="reserved", region=region, items=list(items))
+
+    def set_capacity_reservations(self, *items: Mapping[str, Any], region: str | None = None) -> None:
+        """Replace what DescribeCapacityReservations lists; free places are counted unless given."""
+        self.control("commitments", kind="capacity", region=region, items=list(items))
+
+    def set_command_outcomes(self, *outcomes: Outcome) -> None:
+        """Replace how commands sent from now on end; the first that matches counts, none: Success at once."""
+        self.control("commands/outcomes", outcomes=[outcome.to_dict() for outcome in outcomes])
+
+    def confirm_subscriptions(self, confirmed: bool, endpoint: str = "*") -> int:
+        """Confirm e-mail subscriptions whose address matches, or make them wait; returns how many that changed."""
+        return int(self.control("subscriptions", confirmed=confirmed, endpoint=endpoint)["changed"])
 
     # what happened
 
@@ -151,6 +182,13 @@ class LocalAws:
         return [
             Call(**{**one, "permissions": tuple(one["permissions"])})
             for one in self.control("calls", after=after)["calls"]
+        ]
+
+    def commands(self) -> list[SentCommand]:
+        """Every command sent over SSM Run Command, in order."""
+        return [
+            SentCommand(**{**one, "instance_ids": tuple(one["instance_ids"])})
+            for one in self.control("commands")["commands"]
         ]
 
     def function_log(self, function_name: str) -> str:

@@ -11,6 +11,7 @@ import moto.autoscaling.models
 import moto.ec2.models  # noqa: F401 - registers the EC2 resource classes
 from moto.core.common_models import CloudFormationModel
 
+from local.budget_actions import BudgetActions
 from local.emulator import Emulator
 from local.moto_bridge import Moto
 from local.patching import relied_on
@@ -47,8 +48,9 @@ class ResourceFailedError(ValueError):
 class ResourceTypes:
     """Registers the types with the emulator's CloudFormation."""
 
-    def __init__(self, emulator: Emulator, moto_bridge: Moto, account_id: str) -> None:
+    def __init__(self, emulator: Emulator, moto_bridge: Moto, budget_actions: BudgetActions, account_id: str) -> None:
         self._emulator = emulator
+        self._budget_actions = budget_actions
         self._moto = moto_bridge
         self._account_id = account_id
         self._objects: dict[str, Any] = {}
@@ -78,6 +80,12 @@ class ResourceTypes:
             "update": self._change_budget,
             "update_with_logical_id": True,
             "delete": self._remove_budget,
+        }
+        handlers["AWS::Budgets::BudgetsAction"] = {
+            "create": self._make_budget_action,
+            "update": self._change_budget_action,
+            "update_with_logical_id": True,
+            "delete": self._remove_budget_action,
         }
         handlers["AWS::CloudWatch::CompositeAlarm"] = {
             "create": self._make_composite_alarm,
@@ -182,6 +190,25 @@ class ResourceTypes:
     def _remove_budget(self, physical_id: str, properties: Properties) -> None:
         _require_ok(self._delete_budget({"AccountId": self._account_id, "BudgetName": physical_id}))
 
+    def _make_budget_action(self, logical_id: str, properties: Properties, stack: str) -> Provisioned:
+        answer = self._budget_actions.create({"AccountId": self._account_id, **_action_of(properties)})
+        _require_ok(answer)
+        action_id = str(json.loads(answer[2])["ActionId"])
+        return f"{action_id}|{properties['BudgetName']}", {"ActionId": action_id}
+
+    def _change_budget_action(
+        self, physical_id: str, old: Properties, new: Properties, stack: str, logical_id: str
+    ) -> Provisioned:
+        """Another budget or kind replaces the action, as on AWS; the rest is changed in place."""
+        if any(old[name] != new[name] for name in ("BudgetName", "ActionType")):
+            return self._make_budget_action(logical_id, new, stack)
+        action_id = physical_id.partition("|")[0]
+        self._budget_actions.change(action_id, _action_of(new))
+        return physical_id, {"ActionId": action_id}
+
+    def _remove_budget_action(self, physical_id: str, properties: Properties) -> None:
+        self._budget_actions.remove(physical_id.partition("|")[0])
+
     # CloudWatch
 
     def _make_composite_alarm(self, logical_id: str, properties: Properties, stack: str) -> Provisioned:
@@ -252,6 +279,20 @@ def _budget_of(properties: Properties) -> dict[str, Any]:
         limit = budget["BudgetLimit"]
         budget["BudgetLimit"] = {"Amount": str(limit["Amount"]), "Unit": limit["Unit"]}
     return budget
+
+
+def _action_of(properties: Properties) -> dict[str, Any]:
+    """The action in the words of the Budgets API, which differ from the template's."""
+    action: dict[str, Any] = _plain(properties)
+    threshold = action["ActionThreshold"]
+    action["ActionThreshold"] = {
+        "ActionThresholdType": threshold["Type"],
+        "ActionThresholdValue": float(threshold["Value"]),
+    }
+    action["Subscribers"] = [
+        {"SubscriptionType": one["Type"], "Address": one["Address"]} for one in action.get("Subscribers") or []
+    ]
+    return action
 
 
 def _replaces_budget(old: Properties, new: Properties) -> bool:

@@ -9,10 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from local.commands import Outcome
 from local.faults import Fault
-from local.fleet import create_sample_fleet
+from local.fleet import create_sample_fleet, remove_instances
 from local.pacing import start_pacing
 from local.patching import patched_points
+from local.starts import Start
+from local.whole_fleet import create_whole_fleet
 from local.world import World
 
 PREFIX = "/_local/"
@@ -31,10 +34,14 @@ class Control:
             "budgets/refresh": self.refresh_budgets,
             "calls": self.calls,
             "clock": self.clock,
+            "commands": self.commands,
+            "commands/outcomes": self.command_outcomes,
+            "commitments": self.commitments,
             "deliveries": self.deliveries,
             "emit": self.emit,
             "faults": self.faults,
             "fleet": self.fleet,
+            "fleet/remove": self.remove_fleet,
             "hold": self.hold,
             "logs": self.logs,
             "mails": self.mails,
@@ -44,7 +51,9 @@ class Control:
             "roles": self.roles,
             "settle": self.settle,
             "spend": self.spend,
+            "starts": self.starts,
             "stats": self.stats,
+            "subscriptions": self.subscriptions,
         }
 
     def serve(self, path: str, body: Body) -> Any:
@@ -123,12 +132,48 @@ class Control:
         return {}
 
     def fleet(self, body: Body) -> Any:
-        """Create the sample fleet."""
-        region = body.get("region") or self._world.options.region
-        created = create_sample_fleet(
-            self._world.moto, region, stage=body["stage"], group=bool(body.get("group", True))
-        )
+        """Create the sample fleet, or with `everything` the one of every kind."""
+        world, stage = self._world, body["stage"]
+        region = body.get("region") or world.options.region
+        if body.get("everything"):
+            created = create_whole_fleet(world.moto, world.commitments, region, stage=stage)
+        else:
+            created = create_sample_fleet(world.moto, region, stage=stage, group=bool(body.get("group", True)))
         return {"instances": [one.to_dict() for one in created]}
+
+    def remove_fleet(self, body: Body) -> Any:
+        """End every instance and group, and clear what was set for starts, commands and commitments."""
+        world = self._world
+        ended = remove_instances(world.moto)
+        world.starts.set([])
+        world.commands.set_outcomes([])
+        world.commitments.clear()
+        return {"ended": ended}
+
+    def starts(self, body: Body) -> Any:
+        """Replace what becomes of starts."""
+        self._world.starts.set([Start(**one) for one in body["starts"]])
+        return {}
+
+    def commitments(self, body: Body) -> Any:
+        """Replace the reserved instances or capacity reservations of a Region."""
+        region = body.get("region") or self._world.options.region
+        self._world.commitments.set(body["kind"], region, body["items"])
+        return {}
+
+    def command_outcomes(self, body: Body) -> Any:
+        """Replace how commands sent from now on end."""
+        self._world.commands.set_outcomes([Outcome(**one) for one in body["outcomes"]])
+        return {}
+
+    def commands(self, body: Body) -> Any:
+        """Every command sent over Run Command."""
+        return {"commands": [one.to_dict() for one in self._world.commands.all()]}
+
+    def subscriptions(self, body: Body) -> Any:
+        """Confirm e-mail subscriptions whose address matches, or let them wait for it."""
+        count = self._world.subscriptions.set_confirmed(bool(body["confirmed"]), str(body["endpoint"]))
+        return {"changed": count}
 
     def mails(self, body: Body) -> Any:
         """Everything sent to people and endpoints outside."""

@@ -26,12 +26,14 @@ class Emulator:
     arn: Any
     autoscaling: Any
     budgets: Any
+    cloudformation: Any
     cloudwatch: Any
     concurrency: Any
     custom_resources: Any
     dynamodb: Any
     ec2: Any
     events: Any
+    iam: Any
     iam_actions: Any
     iam_evaluator: Any
     kms: Any
@@ -46,6 +48,8 @@ class Emulator:
     sns: Any
     sqs: Any
     ssm: Any
+    stack_handlers: Any
+    stacks: Any
     sts: Any
 
 
@@ -86,12 +90,14 @@ def load() -> Emulator:
         "arn": "ministack.core.arn",
         "autoscaling": service + "autoscaling",
         "budgets": service + "budgets",
+        "cloudformation": service + "cloudformation",
         "cloudwatch": service + "cloudwatch",
         "concurrency": "ministack.core.concurrency",
         "custom_resources": service + "cloudformation.custom_resource",
         "dynamodb": service + "dynamodb",
         "ec2": service + "ec2",
         "events": service + "eventbridge",
+        "iam": service + "iam",
         "iam_actions": "ministack.core.iam_actions",
         "iam_evaluator": "ministack.core.iam_evaluator",
         "kms": service + "kms",
@@ -106,6 +112,8 @@ def load() -> Emulator:
         "sns": service + "sns",
         "sqs": service + "sqs",
         "ssm": service + "ssm",
+        "stack_handlers": service + "cloudformation.handlers",
+        "stacks": service + "cloudformation.stacks",
         "sts": service + "sts",
     }
     with _no_threads():

@@ -19,6 +19,7 @@ from local.emulator import Emulator
 from local.patching import relied_on
 
 SERVICES = ("ec2", "autoscaling")
+_SERVER_FAULT = b"<Code>InsufficientInstanceCapacity</Code>"
 
 Answer = tuple[int, dict[str, str], bytes]
 Handler = Callable[[str, str, dict[str, str], bytes, dict[str, Any]], Coroutine[Any, Any, Answer]]
@@ -91,4 +92,6 @@ class Moto:
 
         with self.lock:
             content = b"".join(self._wsgi(environ, start_response))
+        if answer["status"] == 400 and _SERVER_FAULT in content:
+            answer["status"] = 500  # EC2 calls a shortage its own fault, moto every error the caller's
         return answer["status"], answer["headers"], content

@@ -47,3 +47,12 @@ def replace(owner: Any, name: str, parameters: tuple[str, ...], new: Callable[..
     original = relied_on(owner, name, parameters)
     setattr(owner, name, new)
     return original
+
+
+def add(owner: Any, name: str, new: Callable[..., Any]) -> None:
+    """Give `owner` an operation that the emulator lacks. Raises PatchedPointMovedError where it has one by now."""
+    label = getattr(owner, "__name__", type(owner).__name__)
+    if hasattr(owner, name):
+        raise PatchedPointMovedError(f"{label}.{name} exists by now; ours may go")
+    _seen.append(PatchedPoint(label, name, ()))
+    setattr(owner, name, new)

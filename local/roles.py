@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
 from local.calls import current_request
 from local.clock import wall_time_seconds
+from local.commands import document_arn, target_ids
 from local.emulator import Emulator
 from local.moto_bridge import Moto
 from local.options import LOOPBACK
@@ -41,10 +43,12 @@ _GROUP_ACTIONS = frozenset(
         "UpdateAutoScalingGroup",
     )
 )
+_GROUP_TAG_ACTIONS = ("autoscaling:CreateOrUpdateTags", "autoscaling:DeleteTags")
+_caller_key: contextvars.ContextVar[str | None] = contextvars.ContextVar("_caller_key", default=None)
 
 
 class Roles:
-    """Wraps the emulator's policy check: one check per instance or group, with its tags as condition keys."""
+    """Wraps the emulator's policy check: one check per instance, group or request, with its tags as condition keys."""
 
     def __init__(self, emulator: Emulator, moto: Moto, account_id: str) -> None:
         self._app = emulator.app
@@ -87,6 +91,7 @@ class Roles:
         resource_arn: str = "*",
         service_context: Mapping[str, Any] | None = None,
     ) -> Any:
+        _caller_key.set(access_key_id)
         resources = self._tagged_resources(iam_action, region)
         if not resources:
             return self._enforce(access_key_id, iam_action, service, region, resource_arn, service_context)
@@ -105,7 +110,24 @@ class Roles:
             return [self._instance(region, one) for one in _listed_ids(request.parameters)]
         if action in _GROUP_ACTIONS:
             return self._group(region, request.parameters)
+        if action in _GROUP_TAG_ACTIONS:
+            return self._groups(region, _values(request.parameters, ("Tags", "ResourceId")))
+        if action == "ec2:CancelSpotInstanceRequests":
+            return [self._spot_request(region, one) for one in _values(request.parameters, ("SpotInstanceRequestId",))]
+        if action == "ssm:SendCommand":
+            data = json.loads(request.body)
+            document = document_arn(str(data.get("DocumentName")), region, self._account_id)
+            return [(document, {}), *(self._instance(region, one) for one in target_ids(data))]
         return []
+
+    def caller_may_use_key(self, region: str, key: str) -> bool:
+        """Whether the caller of the request being served may give EC2 a grant on a key; anybody may unenforced."""
+        access_key_id = _caller_key.get()
+        if not self.are_enforced or access_key_id is None:
+            return True
+        arn = key if key.startswith("arn:") else f"arn:aws:kms:{region}:{self._account_id}:key/{key}"
+        context = {"kms:ViaService": f"ec2.{region}.amazonaws.com", "kms:GrantIsForAWSResource": "true"}
+        return not self._enforce(access_key_id, "kms:CreateGrant", "kms", region, arn, context)
 
     def _instance(self, region: str, instance_id: str) -> tuple[str, dict[str, str]]:
         arn = f"arn:aws:ec2:{region}:{self._account_id}:instance/{instance_id}"
@@ -113,17 +135,31 @@ class Roles:
             found = self._moto.ec2(region).get_instance_by_id(instance_id)
             return arn, {tag["key"]: tag["value"] for tag in found.get_tags()} if found else {}
 
+    def _spot_request(self, region: str, request_id: str) -> tuple[str, dict[str, str]]:
+        arn = f"arn:aws:ec2:{region}:{self._account_id}:spot-instances-request/{request_id}"
+        with self._moto.lock:
+            found = self._moto.ec2(region).spot_instance_requests.get(request_id)
+            return arn, {tag["key"]: tag["value"] for tag in found.get_tags()} if found else {}
+
     def _group(self, region: str, parameters: Mapping[str, list[str]]) -> list[tuple[str, dict[str, str]]]:
+        named = parameters.get("AutoScalingGroupName")
+        return self._groups(region, named or self._groups_of(region, set(parameters.get("InstanceId") or [])))
+
+    def _groups_of(self, region: str, instance_ids: set[str]) -> list[str]:
         with self._moto.lock:
             groups = self._moto.autoscaling(region).autoscaling_groups
-            names = parameters.get("AutoScalingGroupName") or [
+            return [
                 name
                 for name, group in groups.items()
-                if {state.instance.id for state in group.instance_states} & set(parameters.get("InstanceId") or [])
+                if {state.instance.id for state in group.instance_states} & instance_ids
             ]
+
+    def _groups(self, region: str, names: Iterable[str]) -> list[tuple[str, dict[str, str]]]:
+        with self._moto.lock:
+            groups = self._moto.autoscaling(region).autoscaling_groups
             return [
-                (groups[name].arn, {tag["key"]: tag["value"] for tag in groups[name].tags})
-                for name in names
+                (groups[name].arn, {tag["Key"]: tag["Value"] for tag in groups[name].tags})
+                for name in dict.fromkeys(names)
                 if name in groups
             ]
 
@@ -139,8 +175,14 @@ def _tag_keys(service: str, tags: Mapping[str, str]) -> dict[str, str]:
 
 def _listed_ids(parameters: Mapping[str, list[str]]) -> list[str]:
     """Instance ids of an EC2 request: InstanceId, InstanceId.1, ... or the ResourceId list of the tag calls."""
+    listed = _values(parameters, ("InstanceId",)) + _values(parameters, ("ResourceId",))
+    return [one for one in listed if one.startswith("i-")]
+
+
+def _values(parameters: Mapping[str, list[str]], words: tuple[str, ...]) -> list[str]:
+    """Values of a query parameter by its words without numbers: (Tags, ResourceId) is Tags.member.1.ResourceId."""
     return [
         values[0]
         for name, values in sorted(parameters.items())
-        if name.partition(".")[0] in ("InstanceId", "ResourceId") and values[0].startswith("i-")
+        if tuple(word for word in name.split(".") if word != "member" and not word.isdigit()) == words
     ]

@@ -35,6 +35,8 @@ class Spend:
         self._accrued_until: datetime | None = None
         self._base_usd = 0.0
         self._accrued: dict[tuple[str, str], float] = {}
+        self._last_base_usd = 0.0
+        self._last_accrued: dict[tuple[str, str], float] = {}
 
     def jump(self, now: datetime) -> None:
         """The clock jumped: nothing is charged for the time in between."""
@@ -60,10 +62,11 @@ class Spend:
 
     def month_to_date_usd(self, filter_expression: Mapping[str, Any] | None) -> float:
         """The cost of this month that a budget's filter covers."""
-        costs = (
-            usd for key, usd in self._accrued.items() if filter_expression is None or covers(filter_expression, *key)
-        )
-        return self._base_usd + sum(costs)
+        return self._base_usd + _covered_usd(self._accrued, filter_expression)
+
+    def last_month_usd(self, filter_expression: Mapping[str, Any] | None) -> float:
+        """The final cost of the month before, as far as this run has seen it."""
+        return self._last_base_usd + _covered_usd(self._last_accrued, filter_expression)
 
     def run_rate_usd_per_hour(self) -> float:
         """What runs now, in USD per hour."""
@@ -71,9 +74,10 @@ class Spend:
 
     def _begin_month(self, now: datetime) -> None:
         if month_of(now) != self._month:
+            self._last_base_usd, self._last_accrued = self._base_usd, self._accrued
             self._month = month_of(now)
             self._base_usd = 0.0
-            self._accrued.clear()
+            self._accrued = {}
 
     def _running(self) -> list[tuple[str, str]]:
         with self._moto.lock:
@@ -84,6 +88,10 @@ class Spend:
                 for instance in reservation.instances
                 if instance.state == "running"
             ]
+
+
+def _covered_usd(costs: Mapping[tuple[str, str], float], filter_expression: Mapping[str, Any] | None) -> float:
+    return sum(usd for key, usd in costs.items() if filter_expression is None or covers(filter_expression, *key))
 
 
 def covers(expression: Mapping[str, Any], region: str, instance_type: str) -> bool:

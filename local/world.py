@@ -7,17 +7,23 @@ from datetime import datetime
 
 from local.alarms import Alarms
 from local.authorisation import Authorisation
+from local.budget_actions import BudgetActions
 from local.budgets import Budgets
 from local.calls import Calls
 from local.clock import Clock, minute_of, minutes_between
 from local.cloudformation import ResourceTypes
+from local.commands import Commands
+from local.commitments import Commitments
+from local.deletions import Deletions
 from local.deliveries import DeliveryQueue
-from local.ec2 import GroupHealth, InstanceEvents
+from local.ec2 import InstanceEvents
 from local.emulator import Emulator
 from local.events import Bus
 from local.expiry import Expiry
 from local.faults import Faults
 from local.functions import Functions
+from local.group_rules import GroupRules, InstanceRefreshes
+from local.groups import GroupHealth
 from local.invoker import EmulatorInvoker
 from local.mail import Mailbox
 from local.moto_bridge import Moto
@@ -26,7 +32,10 @@ from local.parameters import Parameters
 from local.roles import Roles
 from local.schedules import Schedules
 from local.sources import AsynchronousSources
+from local.spot import SpotRequests
+from local.starts import Starts
 from local.streams import EventSourceMappings
+from local.subscriptions import Subscriptions
 from local.tables import Tables
 from local.wildcards import allow_wildcards
 
@@ -54,16 +63,25 @@ class World:
             self.mappings.deliver_next,
         )
         self.sources = AsynchronousSources(emulator, self.deliveries, self.mailbox)
+        self.subscriptions = Subscriptions(emulator)
         self.parameters = Parameters(
             emulator, self.bus, options.account_id, self.calls.caller_arn, empty_pages=options.empty_parameter_pages
         )
         allow_wildcards()
-        self.instance_events = InstanceEvents(self.bus, options.account_id, self.faults)
+        self.spot = SpotRequests(self.clock.now)
+        self.instance_events = InstanceEvents(self.bus, options.account_id, self.faults, self.spot)
+        self.starts = Starts(self.instance_events, self.clock.now, self.roles.caller_may_use_key)
+        self.commitments = Commitments(self.moto)
         self.group_health = GroupHealth(self.moto)
+        self.group_rules = GroupRules()
+        self.instance_refreshes = InstanceRefreshes(self.clock.now)
+        self.commands = Commands(emulator, self.moto, options.account_id, self.clock.now)
         self.schedules = Schedules(emulator, self.deliveries)
         self.tables = Tables(emulator)
-        self.resource_types = ResourceTypes(emulator, self.moto, options.account_id)
-        self.budgets = Budgets(emulator, self.moto, self.clock.now, options)
+        self.budget_actions = BudgetActions(emulator, self.clock.now)
+        self.resource_types = ResourceTypes(emulator, self.moto, self.budget_actions, options.account_id)
+        self.deletions = Deletions(emulator)
+        self.budgets = Budgets(emulator, self.moto, self.budget_actions, self.clock.now, options)
         self.expiry = Expiry(emulator)
         self.alarms = Alarms(emulator, self.bus, self.resource_types, self.clock.now, options)
         self._turn = threading.Lock()
@@ -122,9 +140,17 @@ class World:
     def _run_minute(self, minute: datetime) -> int:
         self.minutes_run += 1
         self.schedules.start_countdowns(minute)
-        self.group_health.replace_unhealthy_members()
+        self._run_instances(minute)
         self.budgets.run_minute(minute)
         self.alarms.run_minute(minute)
         self.expiry.run_minute(minute)
         self.schedules.fire_due(minute)
         return self.deliveries.drain()
+
+    def _run_instances(self, minute: datetime) -> None:
+        """What EC2 and Auto Scaling do by themselves."""
+        with self.moto.lock:
+            self.starts.run_minute(minute)
+            for region in self.moto.used_regions():
+                self.spot.fulfil_open(self.moto.ec2(region))
+        self.group_health.replace_unhealthy_members()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from local.budgets import Notice
-from local.client import LocalAwsError
+from local.client import LocalAws, LocalAwsError
 from local.spend import covers, read_prices
 from tests.contract.local.conftest import Probe
 
@@ -194,3 +196,75 @@ def test_filter_covers_what_it_names(expression: dict[str, Any], is_covered: boo
 def test_prices_are_read_from_the_catalogue() -> None:
     catalogue = Path(__file__).parents[3] / "layers" / "core" / "python" / "governor" / "data" / "prices.csv"
     assert read_prices(catalogue)["g4dn.xlarge"] == pytest.approx(0.526)
+
+
+def plain_budget(aws: LocalAws) -> Callable[[], float]:
+    """A budget of 1000 USD a month with a notification at 80 %; what its actual figure is."""
+    notification = {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 80}
+    address = {"SubscriptionType": "EMAIL", "Address": "a@example.com"}
+    budgets = aws.client("budgets")
+    budgets.create_budget(
+        AccountId="123456789012",
+        Budget={
+            "BudgetName": "plain",
+            "BudgetType": "COST",
+            "TimeUnit": "MONTHLY",
+            "BudgetLimit": {"Amount": "1000", "Unit": "USD"},
+        },
+        NotificationsWithSubscribers=[{"Notification": notification, "Subscribers": [address]}],
+    )
+
+    def actual_usd() -> float:
+        budget = budgets.describe_budget(AccountId="123456789012", BudgetName="plain")["Budget"]
+        return float(budget["CalculatedSpend"]["ActualSpend"]["Amount"])
+
+    return actual_usd
+
+
+def test_old_months_figure_stays_for_8_to_24_hours_of_the_new_month(fresh: LocalAws) -> None:
+    actual_usd = plain_budget(fresh)
+    turn = datetime(2027, 2, 1, tzinfo=UTC)
+    fresh.set_clock(turn - timedelta(hours=9))
+    fresh.set_spend(700.0, refresh=True)
+    fresh.advance(timedelta(hours=8))
+    fresh.set_spend(900.0)  # seen only by a refresh in the new month
+    fresh.advance_to(turn)
+    fresh.set_spend(5.0)
+    figures = []
+    for _ in range(25):
+        figures.append(actual_usd())
+        fresh.advance(timedelta(hours=1))
+    assert list(dict.fromkeys(figures)) == [700.0, 900.0, 5.0]
+    assert 8 <= figures.index(5.0) <= 24
+
+
+def test_late_figure_of_the_old_month_crosses_its_threshold_and_the_new_month_begins_anew(fresh: LocalAws) -> None:
+    plain_budget(fresh)
+    budgets = fresh.client("budgets")
+
+    def state() -> str:
+        answer = budgets.describe_notifications_for_budget(AccountId="123456789012", BudgetName="plain")
+        return str(answer["Notifications"][0]["NotificationState"])
+
+    turn = datetime(2027, 2, 1, tzinfo=UTC)
+    fresh.set_clock(turn - timedelta(hours=9))
+    fresh.set_spend(700.0, refresh=True)
+    fresh.set_spend(900.0)
+    fresh.advance_to(turn)
+    fresh.set_spend(5.0)
+    states = []
+    for _ in range(25):
+        states.append(state())
+        fresh.advance(timedelta(hours=1))
+    assert [one for one, _ in groupby(states)] == ["OK", "ALARM", "OK"]
+
+
+def test_jump_into_the_next_month_shows_its_first_figure_after_one_lag(fresh: LocalAws) -> None:
+    actual_usd = plain_budget(fresh)
+    fresh.set_clock(datetime(2027, 1, 20, tzinfo=UTC))
+    fresh.set_spend(700.0, refresh=True)
+    fresh.set_clock(datetime(2027, 2, 20, tzinfo=UTC))
+    fresh.set_spend(40.0)
+    assert actual_usd() == 700.0
+    fresh.advance(timedelta(hours=24, minutes=1))
+    assert actual_usd() == 40.0

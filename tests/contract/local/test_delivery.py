@@ -120,3 +120,41 @@ def test_held_deliveries_wait(probe: Probe) -> None:
     assert probe.aws.stats().waiting == 1
     probe.aws.settle()
     assert [one.result for one in probe.since(mark)] == ["done"]
+
+
+def test_pending_address_gets_no_mail_until_it_is_confirmed(probe: Probe) -> None:
+    sns = probe.aws.client("sns")
+    topic = sns.create_topic(Name="confirmation")["TopicArn"]
+    for address in ("finance@example.net", "ops@example.net"):
+        sns.subscribe(TopicArn=topic, Protocol="email", Endpoint=address)
+
+    def listed() -> dict[str, bool]:
+        answer = sns.list_subscriptions_by_topic(TopicArn=topic)["Subscriptions"]
+        return {one["Endpoint"]: one["SubscriptionArn"] != "PendingConfirmation" for one in answer}
+
+    def receivers(subject: str) -> list[str]:
+        sns.publish(TopicArn=topic, Subject=subject, Message="text")
+        probe.aws.settle()
+        return [one.to for one in probe.aws.mails() if one.subject == subject]
+
+    assert listed() == {"finance@example.net": True, "ops@example.net": True}
+    assert probe.aws.confirm_subscriptions(False, "ops@example.net") == 1
+    assert listed() == {"finance@example.net": True, "ops@example.net": False}
+    assert receivers("one waits") == ["finance@example.net"]
+    counts = sns.get_topic_attributes(TopicArn=topic)["Attributes"]
+    assert (counts["SubscriptionsConfirmed"], counts["SubscriptionsPending"]) == ("1", "1")
+    assert probe.aws.confirm_subscriptions(True, "*@example.net") == 1
+    assert receivers("none waits") == ["finance@example.net", "ops@example.net"]
+    sns.delete_topic(TopicArn=topic)
+
+
+def test_caller_from_outside_gets_its_answer_while_events_wait(probe: Probe) -> None:
+    probe.aws.hold_deliveries(True)
+    mark = probe.mark()
+    probe.aws.client("sns").publish(TopicArn=probe.outputs["BudgetTopicArn"], Message="waits")
+    answer = probe.aws.client("lambda").invoke(FunctionName=probe.function, Payload=b"{}")
+    assert json.loads(answer["Payload"].read())["layer"]
+    assert probe.since(mark) == []
+    probe.aws.hold_deliveries(False)
+    probe.aws.settle()
+    assert [one.result for one in probe.since(mark, "sns")] == ["done"]

@@ -72,3 +72,18 @@ def test_first_page_may_be_empty_with_a_token(probe: Probe, parameter: str) -> N
     assert first["Parameters"] == []
     second = ssm.get_parameters_by_path(Path="/probe/test", Recursive=True, NextToken=first["NextToken"])
     assert [one["Name"] for one in second["Parameters"]] == [parameter]
+
+
+def test_deleting_one_parameter_is_an_event(probe: Probe) -> None:
+    ssm = probe.aws.client("ssm")
+    ssm.put_parameter(Name="/probe/test/control/keep/i-1", Value="on", Type="String")
+    probe.aws.settle()
+    mark = probe.mark()
+    ssm.delete_parameter(Name="/probe/test/control/keep/i-1")
+    probe.aws.settle()
+    [record] = probe.since(mark, "rule")
+    assert record.payload["detail"] == {
+        "operation": "Delete",
+        "name": "/probe/test/control/keep/i-1",
+        "type": "String",
+    }

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from botocore import xform_name
 from botocore.exceptions import ClientError
 
 from local.authorisation import permission_of
@@ -160,3 +162,127 @@ def test_log_of_calls_names_the_permissions_of_a_transaction(probe: Probe) -> No
     )
     [call] = [one for one in probe.aws.calls(before) if one.action == "dynamodb:TransactWriteItems"]
     assert call.permissions == ("dynamodb:PutItem", "dynamodb:ConditionCheckItem")
+
+
+GROUP_ACTIONS = {
+    "EnterStandby": {"InstanceIds": ["{member}"], "ShouldDecrementDesiredCapacity": True},
+    "UpdateAutoScalingGroup": {"MinSize": 0},
+    "SetDesiredCapacity": {"DesiredCapacity": 1},
+    "TerminateInstanceInAutoScalingGroup": {"InstanceId": "{member}", "ShouldDecrementDesiredCapacity": True},
+    "CreateOrUpdateTags": {
+        "Tags": [{"ResourceId": "{group}", "Key": "seen", "Value": "1", "PropagateAtLaunch": False}]
+    },
+    "DeleteTags": {"Tags": [{"ResourceId": "{group}", "Key": "seen"}]},
+    "ExitStandby": {"InstanceIds": ["{member}"]},
+}
+
+
+@pytest.fixture
+def two_groups(probe: Probe) -> Iterator[tuple[str, str]]:
+    """A group managed by `test` and one managed by another, each with two members."""
+    groups, ec2 = probe.aws.client("autoscaling"), probe.aws.client("ec2")
+    data = {"ImageId": "ami-12c6146b", "InstanceType": "g4dn.xlarge"}
+    template = ec2.create_launch_template(LaunchTemplateName="roles", LaunchTemplateData=data)["LaunchTemplate"]
+    for managed in ("test", "other"):
+        groups.create_auto_scaling_group(
+            AutoScalingGroupName=f"roles-{managed}",
+            MinSize=0,
+            MaxSize=3,
+            DesiredCapacity=2,
+            AvailabilityZones=["us-east-1a"],
+            LaunchTemplate={"LaunchTemplateId": template["LaunchTemplateId"]},
+            Tags=[{"Key": "governor:managed", "Value": managed, "PropagateAtLaunch": False}],
+        )
+    yield "roles-test", "roles-other"
+    probe.aws.enforce_roles(False)
+    for managed in ("test", "other"):
+        groups.delete_auto_scaling_group(AutoScalingGroupName=f"roles-{managed}", ForceDelete=True)
+    ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
+
+
+@pytest.mark.parametrize("action", GROUP_ACTIONS)
+def test_actions_on_groups_are_authorised_by_the_tags_of_the_group(
+    probe: Probe, two_groups: tuple[str, str], action: str
+) -> None:
+    root = probe.aws.client("autoscaling")
+    statement = {
+        "Action": f"autoscaling:{action}",
+        "Resource": "arn:aws:autoscaling:*:123456789012:autoScalingGroup:*:autoScalingGroupName/*",
+        "Condition": {"StringEquals": {"aws:ResourceTag/governor:managed": "test"}},
+    }
+    keys = user_with(probe, f"scaler-{action}", statement)
+    own = probe.aws.client("autoscaling", **keys)
+    operation = getattr(own, xform_name(action))
+    denied = []
+    for group in two_groups:
+        described = root.describe_auto_scaling_groups(AutoScalingGroupNames=[group])["AutoScalingGroups"][0]
+        member = described["Instances"][0]["InstanceId"]
+        if action == "ExitStandby":
+            root.enter_standby(AutoScalingGroupName=group, InstanceIds=[member], ShouldDecrementDesiredCapacity=True)
+        arguments = filled(GROUP_ACTIONS[action], member=member, group=group)
+        if "Tags" not in arguments and "InstanceId" not in arguments:
+            arguments["AutoScalingGroupName"] = group
+        probe.aws.enforce_roles(True)
+        try:
+            operation(**arguments)
+        except ClientError as error:
+            denied.append((group, error.response["Error"]["Code"]))
+        probe.aws.enforce_roles(False)
+    assert denied == [("roles-other", "AccessDenied")]
+
+
+def filled(value: Any, **names: str) -> Any:
+    """`value` with {member} and {group} replaced in its texts."""
+    if isinstance(value, str):
+        return value.format(**names)
+    if isinstance(value, dict):
+        return {key: filled(one, **names) for key, one in value.items()}
+    return [filled(one, **names) for one in value] if isinstance(value, list) else value
+
+
+def test_cancelling_a_spot_request_is_authorised_by_its_tags(probe: Probe) -> None:
+    ec2, requests = probe.aws.client("ec2"), []
+    for managed in ("test", "other"):
+        market = {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "persistent"}}
+        instance_id = launch(probe.aws, InstanceMarketOptions=market)
+        instance = ec2.describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
+        requests.append(instance["SpotInstanceRequestId"])
+        ec2.create_tags(Resources=requests[-1:], Tags=[{"Key": "governor:managed", "Value": managed}])
+    statement = {
+        "Action": "ec2:CancelSpotInstanceRequests",
+        "Resource": "arn:aws:ec2:*:123456789012:spot-instances-request/*",
+        "Condition": {"StringEquals": {"aws:ResourceTag/governor:managed": "test"}},
+    }
+    keys = user_with(probe, "canceller", statement)
+    probe.aws.enforce_roles(True)
+    own = probe.aws.client("ec2", **keys)
+    own.cancel_spot_instance_requests(SpotInstanceRequestIds=requests[:1])
+    with pytest.raises(ClientError, match="UnauthorizedOperation"):
+        own.cancel_spot_instance_requests(SpotInstanceRequestIds=requests)
+
+
+def test_one_policy_covers_the_control_path_and_what_is_below(probe: Probe) -> None:
+    ssm = probe.aws.client("ssm")
+    names = [f"/governor/test/{name}" for name in ("control/pause", "control/keep/i-1", "budget/usd")]
+    for name in names:
+        ssm.put_parameter(Name=name, Value="off", Type="String")
+    root = "arn:aws:ssm:us-east-1:123456789012:parameter/governor/test/control"
+    statement = {"Action": "ssm:GetParametersByPath", "Resource": [root, f"{root}/*"]}
+    below = {"Action": "ssm:DeleteParameter", "Resource": f"{root}/keep/*"}
+    keys = user_with(probe, "controller", statement, below)
+    probe.aws.enforce_roles(True)
+    own = probe.aws.client("ssm", **keys)
+    for path, count in (
+        ("/governor/test/control", 2),
+        ("/governor/test/control/", 2),
+        ("/governor/test/control/keep", 1),
+    ):
+        assert len(own.get_parameters_by_path(Path=path, Recursive=True)["Parameters"]) == count
+    for path in ("/governor/test", "/governor/test/budget", "/governor/other/control"):
+        with pytest.raises(ClientError, match="AccessDenied"):
+            own.get_parameters_by_path(Path=path, Recursive=True)
+    with pytest.raises(ClientError, match="AccessDenied"):
+        own.delete_parameter(Name=names[0])
+    own.delete_parameter(Name=names[1])
+    probe.aws.enforce_roles(False)
+    ssm.delete_parameters(Names=[names[0], names[2]])
