@@ -11,7 +11,8 @@ from governor.domain.settings import BudgetSettings, Mode, Settings, as_texts
 from governor.domain.tags import TagKeys, read_governance
 from governor.ports import Key, Record
 from governor.shell.budget_guard import GuardDeps
-from tests.fakes.fleet import FakeBudgets, FakeFleet, FakePause
+from tests.fakes.commands import FakeCommands
+from tests.fakes.fleet import FakeBudgets, FakeControls, FakeFleet
 from tests.fakes.records import InMemoryRecords
 
 STAGE = "bench"
@@ -39,6 +40,8 @@ def make_fleet(size: int) -> FakeFleet:
                 kind=InstanceKind.PLAIN,
                 governance=read_governance(tags, keys, STAGE),
                 name=f"node-{number}",
+                tags=tuple(sorted(tags)),
+                stop_protected=False,
             )
         )
     return fleet
@@ -56,15 +59,18 @@ def make_deps(size: int, spent_usd: float, clock: Callable[[], datetime] = lambd
         "edits": {},
     }
     store.put_all([Record(Key("settings", "current"), body)])
+    fleet = make_fleet(size)
     return GuardDeps(
         stage=STAGE,
         home_region="eu-west-1",
         account_id="123456789012",
         budget_name="gpu",
         store=store,
-        fleet=make_fleet(size),
+        fleet=fleet,
+        actions=fleet,
+        commands=FakeCommands(),
         budgets=FakeBudgets(spent_usd),
-        pause=FakePause(),
+        controls=FakeControls(),
         prices=load_catalogue(),
         clock=clock,
     )

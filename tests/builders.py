@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 
 from governor.domain.budget_snapshot import BudgetReading, BudgetSnapshot, GuardState, ThresholdEdit, UnknownBudget
-from governor.domain.fleet import FleetSnapshot, Instance, InstanceKind, InstanceState, UnknownRegion
+from governor.domain.controls import Controls, Keep, Override
+from governor.domain.fleet import (
+    FleetSnapshot,
+    Group,
+    Instance,
+    InstanceKind,
+    InstanceState,
+    ReservedInstances,
+    SpotRequest,
+    UnknownRegion,
+)
 from governor.domain.ledger import StopEntry, StopStatus
 from governor.domain.pause import Pause
 from governor.domain.prices import PriceCatalogue
@@ -42,6 +52,10 @@ def an_instance(
     launched_at: datetime | None = NOW - timedelta(days=2),
     kind: InstanceKind = InstanceKind.PLAIN,
     region: str = "eu-west-1",
+    owner: str = "",
+    member_state: str = "",
+    spot: SpotRequest | None = None,
+    stop_protected: bool | None = False,
 ) -> Instance:
     """A running, managed, standard g4dn.xlarge unless said otherwise."""
     pairs = tags_of(criticality, managed) if tags is None else tags
@@ -53,6 +67,37 @@ def an_instance(
         launched_at=launched_at,
         kind=kind,
         governance=read_governance(pairs.items(), KEYS, STAGE),
+        owner=owner,
+        tags=tuple(sorted(pairs.items())),
+        member_state=member_state,
+        spot=spot,
+        stop_protected=stop_protected,
+    )
+
+
+def a_group(
+    *members: Instance,
+    name: str = "workers",
+    min_size: int = 0,
+    max_size: int = 10,
+    desired: int | None = None,
+    criticality: str | None = "standard",
+    managed: str | None = STAGE,
+    scales_itself: tuple[str, ...] = (),
+    region: str = "eu-west-1",
+) -> Group:
+    """An Auto Scaling group that is tagged like its members and holds them in service unless said otherwise."""
+    states = tuple(sorted((m.instance_id, m.member_state or "InService") for m in members))
+    counted = sum(state != "Standby" for _, state in states)
+    return Group(
+        name=name,
+        region=region,
+        min_size=min_size,
+        max_size=max_size,
+        desired=counted if desired is None else desired,
+        governance=read_governance(tags_of(criticality, managed).items(), KEYS, STAGE),
+        members=states,
+        scales_itself=scales_itself,
     )
 
 
@@ -69,22 +114,28 @@ def a_snapshot(
     ledger: tuple[StopEntry, ...] = (),
     state: GuardState | None = None,
     pause: Pause | None = None,
+    keeps: tuple[Keep, ...] = (),
+    overrides: tuple[Override, ...] = (),
+    groups: tuple[Group, ...] = (),
+    reserved: tuple[ReservedInstances, ...] = (),
     edits: tuple[ThresholdEdit, ...] = (),
     unknown_regions: tuple[UnknownRegion, ...] = (),
+    **more: object,
 ) -> BudgetSnapshot:
     """A snapshot in which AWS Budgets reports `spent` USD (None: cannot be read)."""
     budget = UnknownBudget("gpu", "denied") if spent is None else BudgetReading("gpu", spent, aws_limit_usd)
     return BudgetSnapshot(
         stage=STAGE,
         home_region="eu-west-1",
-        fleet=FleetSnapshot(tuple(instances), unknown_regions),
+        fleet=FleetSnapshot(tuple(instances), unknown_regions, groups=groups, reserved=reserved),
         budget=budget,
         prices=PRICES,
-        pause=pause or Pause(active=False),
+        controls=Controls(pause or Pause(active=False), keeps, overrides),
         settings_version=7,
         ledger=ledger,
         state=state,
         edits=edits,
+        **more,  # type: ignore[arg-type]
     )
 
 

@@ -39,12 +39,15 @@ and `settings`), which matter only on the first deploy.
 
 - `budget/warn-percent` must be below `budget/stop-percent`. To move both, edit one after the other in the order that
   keeps this true; else the first edit is rejected with a message, and both count as soon as the second is in.
+- `budget/stop-preemptible-percent` must lie above `budget/warn-percent` and at most at `budget/stop-percent`, or be
+  `same`.
 
 ## How a value is written
 
 Digits 0 to 9 with a point before decimals (at most 8 digits before it and 4 after it): no sign, thousands separator,
 exponent, percent sign or space. Lists are lower-case words with commas and without spaces, each word once. `95` and
-`95.0` are the same value, and changing one into the other changes nothing.
+`95.0` are the same value, and changing one into the other changes nothing. `same` follows another setting. Tags are
+written `key=value` with commas between them, or `any`; pairs are written `name=value`, or `none`.
 
 ## What happens when something is wrong
 
@@ -79,6 +82,21 @@ while the settings are invalid.
 | anything else, or no parameter | hold, and the alarm on `PauseUnreadable` pages |
 
 `on` and `off` may be written with capitals, as phones do.
+
+## Keeps and overrides
+
+They lie beside the pause, and are read anew before every batch of changes as well. Deleting the parameter lifts one.
+
+| parameter | text | meaning |
+| --- | --- | --- |
+| `control/keep/<instance id>` | `until 2026-12-01T06:00Z`, or `on` | this instance is not stopped |
+| `control/override/<any name>` | `<what> until <time>`, `<what> up to <n> usd`, or both | it is not stopped |
+
+`<what>` is `budget`, `project <name>` or `instance <id>`; `up to <n> usd` ends an override when the month's spend has
+reached that amount.
+
+Either may end with ` because <why>`. The tag `governor:keep` of an instance holds the same texts as a keep. What cannot
+be read holds: an odd keep keeps its instance, an odd override holds the whole budget and pages.
 
 ## How to edit
 

@@ -13,10 +13,11 @@ from botocore.exceptions import ClientError, EndpointConnectionError
 from botocore.stub import Stubber
 from moto import mock_aws
 
-from governor.aws.parameter_store import ParameterTree, PauseParameter
-from governor.ports import PauseSwitch, UnreadableError
+from governor.aws.parameter_store import ControlParameters, ParameterTree
+from governor.ports import ControlTexts, UnreadableError
 from governor.shell.seeding import CreatableParameters
-from tests.fakes.parameters import InMemoryParameters, InMemoryPauseSwitch
+from tests.fakes.fleet import FakeControls
+from tests.fakes.parameters import InMemoryParameters
 
 STAGE = "test"
 ROOT = f"/governor/{STAGE}/"
@@ -157,8 +158,8 @@ def test_throttled_denied_and_broken_are_unreadable_even_on_a_later_page(code: s
             ParameterTree(client, STAGE).read_tree()
         stub.add_client_error("get_parameter_history", code)
         assert ParameterTree(client, STAGE).last_change(ROOT + "a") is None
-        stub.add_client_error("get_parameter", code)
-        assert PauseParameter(client, STAGE).read_text() is None
+        stub.add_client_error("get_parameters_by_path", code)
+        assert ControlParameters(client, STAGE).read() is None
 
 
 def _cut_off(**_: object) -> None:
@@ -170,7 +171,7 @@ def test_a_connection_that_fails_is_unreadable() -> None:
     client.meta.events.register("before-send.ssm", _cut_off)
     with pytest.raises(UnreadableError):
         ParameterTree(client, STAGE).read_tree()
-    assert PauseParameter(client, STAGE).read_text() is None
+    assert ControlParameters(client, STAGE).read() is None
 
 
 def test_create_asks_for_a_standard_parameter_that_is_not_overwritten_and_other_errors_get_out() -> None:
@@ -192,27 +193,73 @@ def test_create_asks_for_a_standard_parameter_that_is_not_overwritten_and_other_
             ParameterTree(client, STAGE).create(ROOT + "a", "1", description="d", allowed_pattern="^1$")
 
 
-# --- The pause --------------------------------------------------------------------------------------------------------
+# --- The controls -----------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["fake", "ssm"])
-def pause(request: pytest.FixtureRequest) -> Iterator[tuple[PauseSwitch, Any]]:
+class FakeControlWorld:
+    """The fake, written as a person writes parameters."""
+
+    def __init__(self) -> None:
+        self.fake = FakeControls({})
+        self.controls: ControlTexts = self.fake
+
+    def put(self, name: str, text: str) -> None:
+        self.fake.put(name, text)
+
+    def delete(self, name: str) -> None:
+        self.fake.delete(name)
+
+
+class SsmControlWorld:
+    """SSM, with settings beside the controls and another stage whose name begins alike."""
+
+    def __init__(self) -> None:
+        self.client = _client()
+        self.controls: ControlTexts = ControlParameters(self.client, STAGE)
+        for name in (f"{ROOT}budget/limit-usd", f"{ROOT}controls", f"/governor/{STAGE}2/control/pause"):
+            self.client.put_parameter(Name=name, Value="other", Type="String")
+
+    def put(self, name: str, text: str) -> None:
+        self.client.put_parameter(Name=f"{ROOT}control/{name}", Value=text, Type="String", Overwrite=True)
+
+    def delete(self, name: str) -> None:
+        self.client.delete_parameter(Name=f"{ROOT}control/{name}")
+
+
+@pytest.fixture(params=[FakeControlWorld, SsmControlWorld])
+def held(request: pytest.FixtureRequest) -> Iterator[FakeControlWorld | SsmControlWorld]:
     with mock_aws():
-        if request.param == "fake":
-            fake = InMemoryPauseSwitch(None)
-            yield fake, lambda text: setattr(fake, "text", text)
-        else:
-            client = _client()
-            name = f"{ROOT}control/pause"
-            yield (
-                PauseParameter(client, STAGE),
-                lambda text: client.put_parameter(Name=name, Value=text, Type="String", Overwrite=True),
-            )
+        yield request.param()
 
 
-def test_the_pause_is_none_where_it_is_missing_and_read_anew_each_time(pause: tuple[PauseSwitch, Any]) -> None:
-    switch, write = pause
-    assert switch.read_text() is None
-    for text in ("off", "on because the auditors are here", "nonsense"):
-        write(text)
-        assert switch.read_text() == text
+def test_controls_are_empty_until_somebody_writes_one(held: FakeControlWorld | SsmControlWorld) -> None:
+    assert held.controls.read() == {}
+
+
+def test_controls_are_read_anew_each_time_over_all_pages_and_levels(held: FakeControlWorld | SsmControlWorld) -> None:
+    wanted = {f"keep/i-{number:02}": f"on because {number}" for number in range(23)}
+    wanted |= {"pause": "off", "override/demo": "budget until 2026-12-01T06:00Z"}
+    for name, text in wanted.items():
+        held.put(name, text)
+    assert held.controls.read() == wanted
+    for text in ("on because the auditors are here", "nonsense"):
+        held.put("pause", text)
+        assert held.controls.read() == {**wanted, "pause": text}
+    held.delete("pause")
+    assert "pause" not in (held.controls.read() or {})
+
+
+def test_controls_of_which_one_page_is_missing_cannot_be_read() -> None:
+    client = _client()
+    request = {"Path": f"{ROOT}control", "Recursive": True, "MaxResults": 10}
+    with Stubber(client) as stub:
+        stub.add_response("get_parameters_by_path", dict(_page(token="1")), request)
+        stub.add_response(
+            "get_parameters_by_path", dict(_page("control/pause", token="2")), {**request, "NextToken": "1"}
+        )
+        stub.add_response("get_parameters_by_path", dict(_page("control/keep/i-1")), {**request, "NextToken": "2"})
+        assert ControlParameters(client, STAGE).read() == {"pause": "1", "keep/i-1": "1"}
+        stub.add_response("get_parameters_by_path", dict(_page("control/pause", token="1")), request)
+        stub.add_client_error("get_parameters_by_path", "ThrottlingException")
+        assert ControlParameters(client, STAGE).read() is None
+        stub.assert_no_pending_responses()

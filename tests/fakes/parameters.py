@@ -78,16 +78,3 @@ class InMemoryParameters:
     def _begin(self, call: str) -> None:
         self.calls.append(call)
         self.before(call)
-
-
-class InMemoryPauseSwitch:
-    """`PauseSwitch` in memory: `text` is what the parameter holds, None for missing or unreadable."""
-
-    def __init__(self, text: str | None = "off") -> None:
-        self.text = text
-        self.reads = 0
-
-    def read_text(self) -> str | None:
-        """The text as it stands."""
-        self.reads += 1
-        return self.text

@@ -71,18 +71,19 @@ def test_at_95_percent_exactly_what_is_managed_and_not_critical_and_in_scope_is_
         "i-other-stage": ReasonCode.NOT_MANAGED,
         "i-other-family": ReasonCode.OUT_OF_SCOPE_FAMILY,
         "i-stopped": ReasonCode.NOT_RUNNING,
-        "i-group": ReasonCode.KIND_NOT_HANDLED,
-        "i-spot": ReasonCode.KIND_NOT_HANDLED,
+        "i-group": ReasonCode.GROUP_UNKNOWN,
+        "i-spot": ReasonCode.SPOT_UNKNOWN,
         "i-inexact": ReasonCode.TAG_NOT_EXACT,
     }
     assert [entry.status for entry in plan.ledger] == [StopStatus.INTENDED, StopStatus.INTENDED]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in InstanceKind if kind is not InstanceKind.PLAIN])
-def test_every_kind_but_plain_is_named_as_not_yet_handled(kind: InstanceKind) -> None:
+def test_a_kind_of_which_nothing_more_is_known_is_named_and_left(kind: InstanceKind) -> None:
     plan = decide(a_snapshot(an_instance(kind=kind), spent=2000), some_settings(), NOW)
     assert stopped_ids(plan) == []
-    assert "not yet handled" in words(plan.decision.verdicts[0].reason)
+    assert plan.decision.verdicts[0].reason.code is not ReasonCode.WITHIN_REACH
+    assert words(plan.decision.verdicts[0].reason)
 
 
 def test_least_regret_goes_first() -> None:
@@ -240,7 +241,7 @@ def test_what_a_person_started_after_our_stop_is_left_alone_and_told_once() -> N
     again = an_instance(launched_at=NOW - timedelta(hours=1))
     plan = decide(a_snapshot(again, spent=960, ledger=(entry,)), some_settings(), NOW)
     assert stopped_ids(plan) == []
-    assert codes(plan) == {"i-0a": ReasonCode.STARTED_AFTER_OUR_STOP}
+    assert codes(plan) == {"i-0a": ReasonCode.MANUAL_START_GRACE}
     assert [m.key.split("#")[2] for m in plan.decision.messages] == ["started-again"]
     quiet = decide(a_snapshot(again, spent=960, ledger=plan.ledger, state=plan.state), some_settings(), NOW)
     assert quiet.decision.messages == ()
@@ -304,7 +305,8 @@ def test_lowering_spend_below_the_level_starts_a_fresh_grace_later() -> None:
 
 def test_the_state_keeps_the_moment_of_this_run() -> None:
     plan = decide(a_snapshot(), some_settings(), NOW)
-    assert plan.state == GuardState("2026-11", NOW, 0.0, NOW, fingerprint=plan.state.fingerprint)
+    expected = GuardState("2026-11", NOW, 0.0, NOW, fingerprint=plan.state.fingerprint, running_since=NOW)
+    assert plan.state == expected
     assert Pause(active=False).readable
 
 

@@ -33,9 +33,10 @@ def stopping() -> Message:
         "Left running:",
         "critical: i-0critical",
         "local NVMe",
-        "may not start again soon",
-        "aws ec2 start-instances --region eu-west-1 --instance-ids i-0west",
-        "aws ec2 start-instances --region us-east-1 --instance-ids i-0east",
+        "p4d is scarce: it may not come back",
+        "governor restore --decision 'guard_budget@2026-11-20T12:00:00+00:00' --stage test",
+        "governor restore i-0east --stage test",
+        "governor keep INSTANCE --for 4h",
         "governor explain 'guard_budget@2026-11-20T12:00:00+00:00' --stage test",
         "%252Fgovernor%252Ftest%252Fcontrol%252Fpause/description?region=eu-west-1",
         "governor pause --because",
@@ -49,7 +50,7 @@ def test_what_is_lost_is_named_only_for_what_is_stopped() -> None:
     fleet = [an_instance("i-0small"), an_instance("i-0big", instance_type="p4d.24xlarge", criticality="critical")]
     (message,) = decide(a_snapshot(*fleet, spent=960), some_settings(), NOW).decision.messages
     assert "local NVMe" in message.body
-    assert "may not start again" not in message.body
+    assert "may not come back" not in message.body
 
 
 def test_the_console_page_is_the_one_of_the_partition() -> None:

@@ -14,7 +14,6 @@ from governor.domain.settings import (
     SETTINGS,
     SPEC_BY_NAME,
     BudgetSettings,
-    Mode,
     Settings,
     SettingSpec,
     ValueKind,
@@ -26,7 +25,7 @@ from governor.domain.settings_review import MissingSettingError, UnknownSettingE
 from governor.shell.settings import parse_tree
 
 DEFAULTS = {spec.name: spec.default for spec in SETTINGS}
-NUMBERS = (ValueKind.NUMBER, ValueKind.INTEGER)
+NUMBERS = (ValueKind.NUMBER, ValueKind.INTEGER, ValueKind.OPTIONAL_NUMBER)
 
 
 def read_one(name: str, text: str) -> tuple[object, bool]:
@@ -43,7 +42,8 @@ def ranged(spec: SettingSpec, places: int) -> st.SearchStrategy[float]:
     return st.integers(int(spec.minimum * scale), int(spec.maximum * scale)).map(lambda number: number / scale)
 
 
-WORDS = st.lists(st.from_regex(r"[a-z0-9-]{1,8}", fullmatch=True), min_size=1, max_size=8, unique=True).map(tuple)
+WORD = st.from_regex(r"[a-z0-9-]{1,8}", fullmatch=True)
+WORDS = st.lists(WORD, min_size=1, max_size=8, unique=True).map(tuple)
 
 
 def values_of(spec: SettingSpec) -> st.SearchStrategy[object]:
@@ -54,9 +54,14 @@ def values_of(spec: SettingSpec) -> st.SearchStrategy[object]:
         case ValueKind.INTEGER:
             return ranged(spec, 0).map(int)
         case ValueKind.CHOICE:
-            return st.sampled_from(Mode)
+            return st.sampled_from(spec.choices)
         case ValueKind.WORDS:
             return WORDS
+        case ValueKind.OPTIONAL_NUMBER:
+            return st.none() | ranged(spec, 4)
+        case ValueKind.TAGS | ValueKind.PAIRS:
+            pair = st.tuples(st.from_regex(r"[A-Za-z0-9:-]{1,8}", fullmatch=True), WORD)
+            return st.lists(pair, max_size=4, unique=True).map(tuple)
 
 
 BUDGETS = st.builds(
@@ -82,14 +87,21 @@ def test_what_is_written_passes_the_pattern_that_parameter_store_checks(settings
 def test_what_passes_pattern_and_range_is_taken_and_nothing_else(spec: SettingSpec, data: st.DataObject) -> None:
     text = data.draw(st.from_regex(spec.allowed_pattern.strip("^$").join(("^", r"\Z"))))
     value, taken = read_one(spec.name, text)
-    if spec.kind in NUMBERS:
+    if spec.kind in NUMBERS and text != "same":
         assert spec.minimum is not None
         assert spec.maximum is not None
         in_range = spec.minimum <= float(text) <= spec.maximum
-        # Out of range, or in range and against a rule between settings: only budget/warn-percent can be the latter.
-        assert taken is in_range or (in_range and spec.name == "budget/warn-percent")
+        # Out of range, or in range and against a rule between settings: only these two can be the latter.
+        between = ("budget/warn-percent", "budget/stop-preemptible-percent")
+        assert taken is in_range or (in_range and spec.name in between)
         if in_range:
             assert value == float(text)
+    elif text in ("same", "any", "none"):
+        assert taken
+    elif spec.kind in (ValueKind.TAGS, ValueKind.PAIRS):
+        pairs = [pair.strip() for pair in text.split(",")]
+        named = all(pair.partition("=")[0].strip() for pair in pairs)
+        assert taken is (named and len(set(pairs)) == len(pairs))
     elif spec.kind is ValueKind.WORDS:
         words = text.split(",")
         assert taken is (len(set(words)) == len(words))
@@ -119,7 +131,7 @@ def test_any_text_is_read_without_raising_and_a_number_is_finite_and_in_range(sp
     if not taken:
         _, errors = parse_tree({**DEFAULTS, spec.name: text})
         (error,) = [error for error in errors if error.name == spec.name]
-        assert error.value == text or "below" in error.rule
+        assert error.value == text or "below" in error.rule or "budget/stop-percent" in error.rule
         assert error.rule in error.sentence
 
 
@@ -151,7 +163,8 @@ def test_a_missing_setting_is_an_error_and_an_empty_tree_names_all() -> None:
     assert settings == Settings()
     assert [error.name for error in errors] == sorted(DEFAULTS)
     assert all(isinstance(error, MissingSettingError) for error in errors)
-    assert errors[0].sentence == "budget/confirm-minutes is missing: it must be a whole number from 0 to 240"
+    (one,) = [error for error in errors if error.name == "budget/confirm-minutes"]
+    assert one.sentence == "budget/confirm-minutes is missing: it must be a whole number from 0 to 240"
 
 
 def test_words_that_repeat_are_refused() -> None:
@@ -183,7 +196,7 @@ def test_every_setting_is_described_ranged_and_fits_into_a_standard_parameter() 
         if spec.kind in NUMBERS:
             assert spec.minimum is not None
             assert spec.maximum is not None
-            assert spec.minimum <= float(spec.default) <= spec.maximum
+            assert spec.default == "same" or spec.minimum <= float(spec.default) <= spec.maximum
 
 
 def test_the_schema_hash_follows_a_changed_range(monkeypatch: pytest.MonkeyPatch) -> None:

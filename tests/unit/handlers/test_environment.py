@@ -54,8 +54,20 @@ def test_each_function_reads_its_own_variables() -> None:
 
 def test_the_names_of_variables_are_known_for_each_function() -> None:
     assert variable_names(Environment) == set(BASE)
-    assert variable_names(MODELS["guard_budget"]) == {*BASE, "BUDGET_FAMILIES", "BUDGET_NAME"}
-    assert set(MODELS) == {"check_settings", "guard_budget", "send_messages", "seed_settings"}
+    assert variable_names(MODELS["guard_budget"]) == {
+        *BASE,
+        "BUDGET_FAMILIES",
+        "BUDGET_NAME",
+        "CHECKPOINT_DOCUMENTS",
+    }
+    assert set(MODELS) == {
+        "check_settings",
+        "guard_budget",
+        "confirm_actions",
+        "send_messages",
+        "seed_settings",
+        "check_retired",
+    }
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
-from governor.domain.fleet import InstanceKind, InstanceState
+from governor.domain.fleet import Instance, InstanceState
 from governor.domain.ledger import StopStatus
 from governor.domain.settings import BudgetSettings, Settings, as_texts
 from governor.ports import Key, LeaseHeldError, Record
@@ -17,10 +18,12 @@ from governor.shell import budget_guard, records
 from governor.shell.budget_guard import GuardDeps, load_ledger
 from lambdas.guard_budget.handler import handler
 from tests.builders import NOW, PRICES, STAGE, an_instance, some_settings
-from tests.fakes.fleet import FakeBudgets, FakeFleet, FakePause
+from tests.fakes.commands import FakeCommands
+from tests.fakes.fleet import THE_SAME, FakeBudgets, FakeControls, FakeFleet
 from tests.fakes.records import InMemoryRecords
 
 ACCOUNT = "123456789012"
+Facts = Mapping[str, Instance]
 
 
 @dataclass
@@ -29,8 +32,9 @@ class World:
 
     fleet: FakeFleet
     budgets: FakeBudgets
-    pause: FakePause
+    controls: FakeControls
     store: InMemoryRecords
+    commands: FakeCommands = field(default_factory=FakeCommands)
     waits: list[float] = field(default_factory=list)
 
     @property
@@ -42,8 +46,10 @@ class World:
             budget_name="gpu",
             store=self.store,
             fleet=self.fleet,
+            actions=self.fleet,
+            commands=self.commands,
             budgets=self.budgets,
-            pause=self.pause,
+            controls=self.controls,
             prices=PRICES,
             clock=lambda: NOW,
             sleep=self.waits.append,
@@ -75,7 +81,7 @@ class World:
 
 @pytest.fixture
 def world() -> World:
-    made = World(FakeFleet(), FakeBudgets(), FakePause(), InMemoryRecords())
+    made = World(FakeFleet(), FakeBudgets(), FakeControls(), InMemoryRecords())
     made.fleet.add(
         an_instance("i-standard"),
         an_instance("i-critical", criticality="critical"),
@@ -108,11 +114,11 @@ def test_the_stop_is_stored_before_the_call_and_done_when_seen(world: World) -> 
     world.budgets.spent = 960
     answer = world.tick()
     assert answer["stopped"] == ("i-standard",)
-    assert world.fleet.calls == [("eu-west-1", ("i-standard",))]
-    assert [entry.status for entry in load_ledger(world.store)] == [StopStatus.ACCEPTED]
+    assert world.fleet.calls == [("stop", "eu-west-1", ("i-standard",))]
+    assert [entry.status for entry in load_ledger(world.store)[0]] == [StopStatus.ACCEPTED]
     world.fleet.settle()
     world.tick(NOW + timedelta(minutes=5))
-    assert [entry.status for entry in load_ledger(world.store)] == [StopStatus.STOPPED]
+    assert [entry.status for entry in load_ledger(world.store)[0]] == [StopStatus.STOPPED]
     assert sorted(world.told()) == ["stopping", "stops-seen"]
 
 
@@ -123,7 +129,7 @@ def test_the_same_sns_message_five_times_changes_nothing_more(world: World) -> N
     for _ in range(4):
         handler(notice(), None, world.deps)
     again = {record.key: record for record in world.store.records.values()}
-    assert world.fleet.calls == [("eu-west-1", ("i-standard",))]
+    assert world.fleet.calls == [("stop", "eu-west-1", ("i-standard",))]
     assert {k: r for k, r in once.items() if r.outbox in ("mail", "slack", "event")} == {
         k: r for k, r in again.items() if r.outbox in ("mail", "slack", "event")
     }
@@ -180,12 +186,12 @@ def test_several_records_are_one_run(world: World) -> None:
 
 def test_a_pause_set_between_the_decision_and_the_call_withholds_it(world: World) -> None:
     world.budgets.spent = 960
-    world.pause.later = "on because maintenance"
+    world.controls.later = {"pause": "on because maintenance"}
     answer = world.tick()
     assert (answer["stopped"], answer["withheld"]) == ((), ("i-standard",))
     assert world.fleet.calls == []
     assert sorted(world.told()) == ["stopping", "withheld"]
-    world.pause.later = None
+    world.controls.later = THE_SAME
     assert world.tick(NOW + timedelta(minutes=5))["stopped"] == ("i-standard",)
 
 
@@ -193,7 +199,9 @@ def test_an_instance_that_became_critical_in_between_is_left_alone(world: World)
     world.budgets.spent = 960
 
     class Late(FakeFleet):
-        def look_again(self, region: str, instance_ids: Any) -> Any:
+        def look_again(
+            self, region: str, instance_ids: Sequence[str], *, protection: bool = True
+        ) -> Mapping[str, Instance]:
             return {i: an_instance(i, criticality="critical") for i in instance_ids}
 
     world.fleet = Late(world.fleet.instances)
@@ -276,7 +284,7 @@ def test_more_stops_than_one_transaction_takes_are_all_recorded(world: World) ->
         world.tick(NOW + timedelta(minutes=5 * run))
         world.fleet.settle()
     world.tick(NOW + timedelta(minutes=20))
-    ledger = load_ledger(world.store)
+    ledger, _ = load_ledger(world.store)
     assert len(ledger) == 121
     assert {entry.status for entry in ledger} == {StopStatus.STOPPED}
     stopped = [i for i in world.fleet.instances.values() if i.state is InstanceState.STOPPED]
@@ -342,18 +350,36 @@ def test_two_events_of_the_same_moment_are_two_runs_with_a_decision_each(world: 
     assert again["decision_id"] == second["decision_id"], "a repeated delivery is the same run"
 
 
-class Protected(FakeFleet):
-    """Stop protection is seen only when an instance is looked at again."""
+class ProtectedSince(FakeFleet):
+    """Somebody protects an instance between the decision and the call."""
 
-    def look_again(self, region: str, instance_ids: Any) -> Any:
-        facts = dict(super().look_again(region, instance_ids))
+    def look_again(
+        self, region: str, instance_ids: Sequence[str], *, protection: bool = True
+    ) -> Mapping[str, Instance]:
+        facts = dict(super().look_again(region, instance_ids, protection=protection))
         if "i-protected" in facts:
-            facts["i-protected"] = replace(facts["i-protected"], kind=InstanceKind.STOP_PROTECTED)
+            facts["i-protected"] = replace(facts["i-protected"], stop_protected=True)
         return facts
 
 
-def test_a_protected_machine_is_told_once_and_does_not_take_the_place_of_others(world: World) -> None:
-    world.fleet = Protected(dict(world.fleet.instances))
+def test_a_protected_machine_makes_room_for_the_next(world: World) -> None:
+    world.fleet.add(an_instance("i-protected", criticality="preemptible", stop_protected=True))
+    world.configure(some_settings(max_stops_per_run=1))
+    world.budgets.spent = 960
+    answer = world.tick()
+    assert (answer["stopped"], answer["withheld"]) == (("i-standard",), ())
+    assert world.fleet.calls == [("stop", "eu-west-1", ("i-standard",))]
+
+
+def test_a_machine_whose_protection_cannot_be_read_is_left(world: World) -> None:
+    world.fleet.add(an_instance("i-unread", stop_protected=None))
+    world.budgets.spent = 960
+    answer = world.tick()
+    assert (answer["stopped"], answer["withheld"]) == (("i-standard",), ("i-unread",))
+
+
+def test_one_protected_in_between_is_told_once_and_does_not_take_the_place_of_others(world: World) -> None:
+    world.fleet = ProtectedSince(dict(world.fleet.instances))
     world.fleet.add(an_instance("i-protected", criticality="preemptible"))
     world.configure(some_settings(max_stops_per_run=1))
     world.budgets.spent = 960

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from governor.domain.budget_snapshot import BudgetReading, UnknownBudget
-from governor.domain.fleet import FleetSnapshot, Instance
+from governor.domain.fleet import FleetSnapshot, Group, Instance
 
 RECORD_VERSION = 1
 """Version of the shape of stored records; readers refuse newer ones."""
@@ -116,15 +116,110 @@ class Fleet(Protocol):
         """Every GPU instance that is not terminated; Regions that cannot be read are named, never left out."""
         ...
 
-    def look_again(self, region: str, instance_ids: Sequence[str]) -> Mapping[str, Instance]:
-        """Fresh facts about some instances, stop protection included; missing ones are left out.
+    def look_again(
+        self, region: str, instance_ids: Sequence[str], *, protection: bool = True
+    ) -> Mapping[str, Instance]:
+        """Fresh facts about some instances, spot request and group state included; missing ones are left out.
 
+        With `protection` also whether each has stop protection; one whose protection cannot be read has None there.
         Raises UnreadableError.
         """
         ...
 
+    def look_at_groups(self, region: str, names: Sequence[str]) -> Mapping[str, Group]:
+        """Fresh facts about some Auto Scaling groups; missing ones are left out. Raises UnreadableError."""
+        ...
+
+    def read_protection(self, region: str, instance_ids: Sequence[str]) -> Mapping[str, bool | None]:
+        """Whether each has stop protection; None where that cannot be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CallAnswer:
+    """What AWS said to one call about a group or a request: accepted, or the error code and message."""
+
+    accepted: bool
+    error: str = ""
+
+
+class FleetActions(Protocol):
+    """What changes instances and groups. One bad id costs one failure: one answer an id, in the order of the ids."""
+
     def stop(self, region: str, instance_ids: Sequence[str]) -> tuple[StopAnswer, ...]:
-        """Stop instances; one bad id costs one failure. One answer an id."""
+        """Stop instances, never hibernating."""
+        ...
+
+    def terminate(self, region: str, instance_ids: Sequence[str]) -> tuple[StopAnswer, ...]:
+        """Terminate instances."""
+        ...
+
+    def cancel_spot_request(self, region: str, request_id: str) -> CallAnswer:
+        """Cancel a spot request, so that terminating its instance starts no other. A cancelled one is accepted."""
+        ...
+
+    def enter_standby(self, region: str, group: str, instance_ids: Sequence[str]) -> tuple[StopAnswer, ...]:
+        """Put members into standby and lower the desired capacity by as many; at most 20 ids a call are sent."""
+        ...
+
+    def lower(self, region: str, group: str, instance_id: str) -> StopAnswer:
+        """Terminate exactly this member and lower the desired capacity by one."""
+        ...
+
+    def set_group_size(
+        self, region: str, group: str, *, min_size: int | None = None, desired: int | None = None
+    ) -> CallAnswer:
+        """Set MinSize, the desired capacity, or both; what is None stays."""
+        ...
+
+
+class StartActions(Protocol):
+    """What brings instances back. One answer an id, in the order of the ids."""
+
+    def start(self, region: str, instance_ids: Sequence[str]) -> tuple[StopAnswer, ...]:
+        """Start instances; ids that EC2 refuses are tried one by one."""
+        ...
+
+    def exit_standby(self, region: str, group: str, instance_ids: Sequence[str]) -> tuple[StopAnswer, ...]:
+        """Bring members back from standby, which raises the desired capacity by as many."""
+        ...
+
+    def set_group_size(
+        self, region: str, group: str, *, min_size: int | None = None, desired: int | None = None
+    ) -> CallAnswer:
+        """Set MinSize, the desired capacity, or both; what is None stays."""
+        ...
+
+    def volume_keys(self, region: str, instance_id: str) -> tuple[str, ...]:
+        """ARNs of the KMS keys of its volumes, sorted; empty where none is encrypted or they cannot be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutcome:
+    """How far a command on one instance has come: `pending`, `success` or `failed`, and what SSM says."""
+
+    status: str
+    detail: str = ""
+
+
+class Commands(Protocol):
+    """SSM Run Command."""
+
+    def send(self, region: str, instance_id: str, document: str, comment: str) -> tuple[str, str]:
+        """(command id, "") once SSM took it, or ("", error sentence). Never raises for what AWS refuses."""
+        ...
+
+    def outcome(self, region: str, instance_id: str, command_id: str) -> CommandOutcome:
+        """How far it has come; what cannot be read is pending."""
+        ...
+
+
+class ControlTexts(Protocol):
+    """The parameters below `control/`: pause, keeps, overrides."""
+
+    def read(self) -> Mapping[str, str] | None:
+        """Name without `control/` -> text, read uncached; None where they cannot be read."""
         ...
 
 
@@ -133,14 +228,6 @@ class Budgets(Protocol):
 
     def read(self) -> BudgetReading | UnknownBudget:
         """The stage's budget as it stands now; what cannot be read is unknown, with why."""
-        ...
-
-
-class PauseSwitch(Protocol):
-    """The pause parameter."""
-
-    def read_text(self) -> str | None:
-        """Its text, read uncached; None where it is missing or cannot be read."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Parameter Store: the tree of settings, who wrote what, the pause, and creating what is missing."""
+"""Parameter Store: the tree of settings, who wrote what, the controls, and creating what is missing."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ParameterTree:
         request: dict[str, Any] = {"Path": self._root, "Recursive": True, "MaxResults": PAGE_SIZE}
         found: dict[str, Parameter] = {}
         try:
-            for page in self._pages(self._client.get_parameters_by_path, request):
+            for page in _pages(self._client.get_parameters_by_path, request):
                 for item in page.get("Parameters", ()):
                     found[item["Name"]] = _parameter(item)
         except AWS_ERRORS as error:
@@ -42,7 +42,7 @@ class ParameterTree:
         request: dict[str, Any] = {"Name": name, "MaxResults": HISTORY_PAGE_SIZE}
         versions: dict[int, Mapping[str, Any]] = {}
         try:
-            for page in self._pages(self._client.get_parameter_history, request):
+            for page in _pages(self._client.get_parameter_history, request):
                 versions.update({int(item["Version"]): item for item in page.get("Parameters", ())})
         except AWS_ERRORS:
             return None
@@ -74,29 +74,36 @@ class ParameterTree:
             raise
         return True
 
-    @staticmethod
-    def _pages(call: Any, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        answer = call(**request)
-        yield answer
-        while answer.get("NextToken"):
-            answer = call(**request, NextToken=answer["NextToken"])
-            yield answer
 
-
-class PauseParameter:
-    """`PauseSwitch` at `/governor/<stage>/control/pause`."""
+class ControlParameters:
+    """`ControlTexts` at `/governor/<stage>/control`."""
 
     def __init__(self, client: Any, stage: str) -> None:
         self._client = client
-        self._name = f"/governor/{stage}/control/pause"
+        self._root = f"/governor/{stage}/control"
 
-    def read_text(self) -> str | None:
-        """Its text, read uncached; None where it is missing or cannot be read, which counts as paused."""
+    def read(self) -> Mapping[str, str] | None:
+        """Name without the root -> text, read uncached; None where they cannot be read, which counts as paused.
+
+        A page may be short or empty and still have a token: the end is where there is none.
+        """
+        request: dict[str, Any] = {"Path": self._root, "Recursive": True, "MaxResults": PAGE_SIZE}
+        texts: dict[str, str] = {}
         try:
-            answer = self._client.get_parameter(Name=self._name)
+            for page in _pages(self._client.get_parameters_by_path, request):
+                for item in page.get("Parameters", ()):
+                    texts[str(item["Name"]).removeprefix(f"{self._root}/")] = str(item["Value"])
         except AWS_ERRORS:
             return None
-        return str(answer["Parameter"]["Value"])
+        return texts
+
+
+def _pages(call: Any, request: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    answer = call(**request)
+    yield answer
+    while answer.get("NextToken"):
+        answer = call(**request, NextToken=answer["NextToken"])
+        yield answer
 
 
 def _parameter(item: Mapping[str, Any]) -> Parameter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -12,9 +13,12 @@ from governor.domain.budget_level import (
     OUTAGE_PATIENCE,
     Level,
     advance_level,
+    advance_notice,
     advance_state,
     holds_of,
     level_of,
+    predict_crossing,
+    spent_usd,
     threshold_key,
 )
 from governor.domain.budget_snapshot import (
@@ -25,10 +29,14 @@ from governor.domain.budget_snapshot import (
     GuardState,
     UnknownBudget,
 )
-from governor.domain.budget_victims import judge
-from governor.domain.decisions import Decision, InstanceVerdict, Message, Money, StopInstance, Verdict
+from governor.domain.budget_victims import OUT_OF_REACH_FOR_NOW, Judgement, Need, judge
+from governor.domain.decisions import Decision, InstanceVerdict, Message, Money, StopInstance, StopMethod, Verdict
+from governor.domain.digest import advance_digests
+from governor.domain.eligibility import STANDBY, groups_by_key
+from governor.domain.fleet import Instance, InstanceKind
+from governor.domain.groups import GroupHold
 from governor.domain.guard import StopLimits
-from governor.domain.ledger import StopEntry, StopStatus, follow_up
+from governor.domain.ledger import StopEntry, StopStatus
 from governor.domain.meter import (
     BILLING_LAG_HOURS,
     MeterReading,
@@ -36,7 +44,9 @@ from governor.domain.meter import (
     period_start,
     read_meter,
 )
-from governor.domain.reasons import ReasonCode
+from governor.domain.outcomes import OutcomeScene, follow_ledger, tell_outcomes
+from governor.domain.reasons import Reason, ReasonCode
+from governor.domain.restore import RestoreVerdict, plan_restore, withdraw_restores
 from governor.domain.settings import BudgetSettings, Mode
 
 PERCENT_STEP = 25
@@ -49,7 +59,8 @@ WIDE_PERCENT_STEP = 100
 class GuardPlan:
     """A decision with what must be remembered: the new state, the ledger entries that changed, the call limits.
 
-    `intended` holds one entry for each stop of the decision, in its order.
+    `intended` holds one entry for each stop of the decision, in its order; `holds` the groups of which something is
+    about to be changed, with their sizes before; `refused` what a person asked back and does not get, with why.
     """
 
     decision: Decision
@@ -57,28 +68,44 @@ class GuardPlan:
     ledger: tuple[StopEntry, ...]
     limits: StopLimits
     intended: tuple[StopEntry, ...] = ()
+    holds: tuple[GroupHold, ...] = ()
+    refused: tuple[RestoreVerdict, ...] = ()
+    spent_usd: float | None = None
 
 
 def decide(snapshot: BudgetSnapshot, settings: BudgetSettings, now: datetime) -> GuardPlan:
-    """Compare the month's spend with the thresholds and say what is to be stopped and told. Pure and total.
+    """Compare the month's spend with the thresholds and say what is to be stopped, started and told. Pure and total.
 
     `now` is aware UTC and not before `snapshot.state.decided_at`. Unknown data never stops anything.
     """
-    ledger = _follow_ledger(snapshot, now)
+    ledger = follow_ledger(snapshot.ledger, snapshot.fleet, snapshot.restore_settings, now)
     counted = snapshot.counted_families
     metered = tuple(i for i in snapshot.fleet.instances if counted is None or i.family in counted)
     meter = read_meter(metered, snapshot.prices, now)
     state = advance_state(snapshot, settings, meter, now)
     level = level_of(snapshot, settings, state, meter, now)
-    state = advance_level(snapshot, settings, state, level, now)
+    state = advance_level(snapshot, settings, state, level, meter, now)
+    crossing = predict_crossing(settings, state, level, meter, now)
+    state = advance_notice(snapshot, settings, state, crossing, now)
+    holds, due = holds_of(snapshot, settings, state, level, meter, now)
+    if level.name == "stop":
+        ledger = withdraw_restores(ledger, now)
 
-    verdicts, limits = judge(snapshot, settings, ledger, state, now)
-    money = _money(snapshot, settings, meter, verdicts, level, now)
-    holds, due = holds_of(snapshot, settings, state, level, now)
-    would_stop = tuple(v for v in verdicts if v.verdict is Verdict.STOP) if level.name == "stop" else ()
+    spent = spent_usd(state, meter)
+    money = _money(snapshot, settings, meter, level, now)
+    over = None if money.forecast_high_usd is None else money.forecast_high_usd - settings.limit_usd
+    notice = state.noticed_at is not None and settings.mode is Mode.ENFORCE
+    need = Need(level, over, held=bool(holds) or level.name != "stop", due=due, spent_usd=spent, notice=notice)
+    judged = judge(snapshot, settings, ledger, state, now, need)
+    money = _with_reach(money, settings, judged.verdicts, snapshot)
+    by_id = {instance.instance_id: instance for instance in snapshot.fleet.instances}
+    would_stop = tuple(v for v in judged.verdicts if v.verdict is Verdict.STOP) if level.name == "stop" else ()
     stops: tuple[StopInstance, ...] = ()
     if would_stop and not holds:
-        stops = tuple(_stop_action(v, settings, state.period) for v in would_stop if v.launched_at is not None)
+        stops = tuple(
+            _stop_action(v, by_id[v.instance_id], settings, state.period) for v in would_stop if v.launched_at
+        )
+    may_run = settings.mode is Mode.ENFORCE and not _forbids_checkpoints(holds)
     decision = Decision(
         function=FUNCTION,
         decided_at=now,
@@ -87,22 +114,73 @@ def decide(snapshot: BudgetSnapshot, settings: BudgetSettings, now: datetime) ->
         level=level.name,
         reasons=level.reasons,
         holds=holds,
-        verdicts=verdicts,
+        verdicts=judged.verdicts,
         stops=stops,
         money=money,
+        checkpoints=judged.checkpoints if may_run and (level.name == "stop" or notice) else (),
     )
+    back = plan_restore(snapshot, settings, ledger, level.name, money, decision.decision_id, now)
+    decision = replace(decision, restores=back.restores)
     known = {(entry.instance_id, entry.launched_at): entry for entry in ledger}
-    intended = tuple(_intend(stop, decision, known, verdicts) for stop in stops)
+    standing = {e.instance_id for e in ledger if e.standby_by_us}
+    intended = tuple(_intend(stop, by_id[stop.instance_id], decision, known, standing) for stop in stops)
     begin = period_start(now)
     fresh = {s.instance_id for s in stops if not _told_before(known.get((s.instance_id, s.launched_at)), begin)}
-    decision = replace(
-        decision, messages=_messages(snapshot, settings, state, decision, ledger, frozenset(fresh), due, now)
-    )
+    told = _messages(snapshot, settings, state, decision, judged, ledger, frozenset(fresh), due, crossing, now)
+    state, digests = advance_digests(snapshot, settings, state, decision, ledger, now)
+    decision = replace(decision, messages=(*told, *back.messages, *digests))
     before = {(entry.instance_id, entry.launched_at): entry for entry in snapshot.ledger}
-    merged = {(entry.instance_id, entry.launched_at): entry for entry in (*ledger, *intended)}
+    merged = {(entry.instance_id, entry.launched_at): entry for entry in (*ledger, *back.entries, *intended)}
     changed = tuple(entry for key, entry in sorted(merged.items()) if before.get(key) != entry)
     state = replace(state, fingerprint=_fingerprint(decision))
-    return GuardPlan(decision, state, changed, limits, intended)
+    return GuardPlan(
+        decision,
+        state,
+        changed,
+        judged.limits,
+        intended,
+        _holds_to_be(snapshot, decision),
+        tuple(v for v in back.verdicts if not v.restorable) if snapshot.request is not None else (),
+        spent,
+    )
+
+
+def _forbids_checkpoints(holds: tuple[Reason, ...]) -> bool:
+    """True where a person or an unreadable pause holds the stops: then nothing is run on the machines either."""
+    waiting = (ReasonCode.GRACE, ReasonCode.THRESHOLD_EDITED, ReasonCode.SPEND_JUMPED)
+    return any(hold.code not in waiting for hold in holds)
+
+
+def _holds_to_be(snapshot: BudgetSnapshot, decision: Decision) -> tuple[GroupHold, ...]:
+    """For each group that a stop touches, its sizes before our first change and what we are about to set."""
+    groups = groups_by_key(snapshot.fleet.groups)
+    holds = {(hold.region, hold.name): hold for hold in snapshot.holds if hold.open}
+    shrinking = (StopMethod.STANDBY_AND_STOP, StopMethod.LOWER)
+    leaving = Counter((s.region, s.group) for s in decision.stops if s.method in shrinking)
+    changed = []
+    for key, number in sorted(leaving.items()):
+        group = groups.get(key)
+        if group is None:
+            continue
+        target = max(0, group.desired - number)
+        hold = holds.get(key)
+        if hold is None:
+            hold = GroupHold(
+                name=group.name,
+                region=group.region,
+                min_before=group.min_size,
+                desired_before=group.desired,
+                min_set=min(group.min_size, target),
+                desired_expected=target,
+                held_since=decision.decided_at,
+                updated_at=decision.decided_at,
+                decision_id=decision.decision_id,
+            )
+        else:
+            least = min(hold.min_set, target)
+            hold = replace(hold, min_set=least, desired_expected=target, updated_at=decision.decided_at)
+        changed.append(hold)
+    return tuple(changed)
 
 
 def _told_before(entry: StopEntry | None, begin: datetime) -> bool:
@@ -113,38 +191,13 @@ def _told_before(entry: StopEntry | None, begin: datetime) -> bool:
     return entry.open or (entry.status is StopStatus.WITHHELD and not paused)
 
 
-def _follow_ledger(snapshot: BudgetSnapshot, now: datetime) -> tuple[StopEntry, ...]:
-    seen = {instance.instance_id: instance for instance in snapshot.fleet.instances}
-    unknown = {unknown.region for unknown in snapshot.fleet.unknown_regions}
-    looked_at = snapshot.fleet.regions
-    followed = []
-    for entry in snapshot.ledger:
-        instance = seen.get(entry.instance_id)
-        unseen = entry.region in unknown or (looked_at and entry.region not in looked_at)
-        blind = instance is None and unseen
-        ended = entry.status in (StopStatus.GONE, StopStatus.RESTARTED)
-        decided_now = entry.decided_at == now  # a retry of the run that decided it; the outcome is for later runs
-        followed.append(entry if blind or ended or decided_now else follow_up(entry, instance, now))
-    return tuple(followed)
-
-
 def _money(
     snapshot: BudgetSnapshot,
     settings: BudgetSettings,
     meter: MeterReading,
-    verdicts: tuple[InstanceVerdict, ...],
     level: Level,
     now: datetime,
 ) -> Money:
-    waiting = (ReasonCode.NEXT_RUN, ReasonCode.JUST_LAUNCHED)
-    reach = sum(v.usd_per_hour or 0.0 for v in verdicts if v.verdict is Verdict.STOP or v.reason.code in waiting)
-    in_scope = {i.instance_id for i in snapshot.fleet.instances if i.family in settings.stop_families}
-    untagged = sum(
-        v.usd_per_hour or 0.0
-        for v in verdicts
-        if v.instance_id in in_scope and v.reason.code in (ReasonCode.NOT_MANAGED, ReasonCode.TAG_NOT_EXACT)
-    )
-    saves = sum(v.usd_per_hour or 0.0 for v in verdicts if v.verdict is Verdict.STOP)
     budget = snapshot.budget
     actual = budget.actual_usd if isinstance(budget, BudgetReading) and level.percent is not None else None
     low = high = None
@@ -161,15 +214,36 @@ def _money(
         spent_at_least_usd=meter.spent_at_least_usd,
         forecast_low_usd=low,
         forecast_high_usd=high,
-        reachable_usd_per_hour=reach,
-        untagged_usd_per_hour=untagged,
-        saves_usd_per_hour=saves,
+        reachable_usd_per_hour=0.0,
+        untagged_usd_per_hour=0.0,
+        saves_usd_per_hour=0.0,
         prices_dated=f"{snapshot.prices.region}, {snapshot.prices.dated}",
         unpriced=meter.unpriced,
     )
 
 
-def _stop_action(verdict: InstanceVerdict, settings: BudgetSettings, period: str) -> StopInstance:
+def _with_reach(
+    money: Money, settings: BudgetSettings, verdicts: tuple[InstanceVerdict, ...], snapshot: BudgetSnapshot
+) -> Money:
+    """What can be stopped, what cannot for want of a tag, and what this decision saves, USD per hour."""
+    in_scope = {i.instance_id for i in snapshot.fleet.instances if i.family in settings.stop_families}
+    untagged = (ReasonCode.NOT_MANAGED, ReasonCode.TAG_NOT_EXACT)
+    stopped = [v for v in verdicts if v.verdict is Verdict.STOP]
+    soon = [v for v in verdicts if v.reason.code in OUT_OF_REACH_FOR_NOW]
+    missing = [v for v in verdicts if v.instance_id in in_scope and v.reason.code in untagged]
+
+    def rate(of: list[InstanceVerdict]) -> float:
+        return sum(v.usd_per_hour or 0.0 for v in of)
+
+    return replace(
+        money,
+        reachable_usd_per_hour=rate(stopped) + rate(soon),
+        untagged_usd_per_hour=rate(missing),
+        saves_usd_per_hour=rate(stopped),
+    )
+
+
+def _stop_action(verdict: InstanceVerdict, instance: Instance, settings: BudgetSettings, period: str) -> StopInstance:
     assert verdict.launched_at is not None
     return StopInstance(
         instance_id=verdict.instance_id,
@@ -178,20 +252,25 @@ def _stop_action(verdict: InstanceVerdict, settings: BudgetSettings, period: str
         ledger_reason=LEDGER_REASON,
         rule=f"{period} stop at {threshold_key(settings)}",
         usd_per_hour=verdict.usd_per_hour,
+        method=verdict.method or StopMethod.STOP,
+        group=instance.owner if instance.kind is InstanceKind.GROUP_MEMBER else "",
+        spot_request_id=instance.spot.request_id if instance.spot else "",
     )
 
 
 def _intend(
     stop: StopInstance,
+    instance: Instance,
     decision: Decision,
     known: dict[tuple[str, datetime], StopEntry],
-    verdicts: tuple[InstanceVerdict, ...],
+    standing: set[str],
 ) -> StopEntry:
     """The ledger entry of a stop. An open one of an earlier try is kept, so that it is told only once."""
     earlier = known.get((stop.instance_id, stop.launched_at))
     if earlier is not None and earlier.open and earlier.decided_at >= period_start(decision.decided_at):
         return replace(earlier, status=StopStatus.INTENDED)
-    types = {v.instance_id: v.instance_type for v in verdicts}
+    # A person may have started it in our standby: it is still we who put it there.
+    ours = instance.member_state == STANDBY and stop.instance_id in standing
     return StopEntry(
         instance_id=stop.instance_id,
         region=stop.region,
@@ -202,8 +281,14 @@ def _intend(
         decision_id=decision.decision_id,
         status=StopStatus.INTENDED,
         updated_at=decision.decided_at,
-        instance_type=types.get(stop.instance_id, ""),
+        instance_type=instance.instance_type,
         usd_per_hour=stop.usd_per_hour,
+        method=stop.method.value,
+        group=stop.group,
+        standby_by_us=ours or stop.method is StopMethod.STANDBY_AND_STOP,
+        criticality=instance.governance.criticality.value,
+        name=instance.name,
+        project=instance.governance.project,
     )
 
 
@@ -212,9 +297,11 @@ def _messages(
     settings: BudgetSettings,
     state: GuardState,
     decision: Decision,
+    judged: Judgement,
     ledger: tuple[StopEntry, ...],
     fresh: frozenset[str],
     due: datetime | None,
+    crossing: datetime | None,
     now: datetime,
 ) -> tuple[Message, ...]:
     """One message per new fact. Keys make a fact that was told stay told."""
@@ -229,15 +316,22 @@ def _messages(
         due=due,
         aws_limit_usd=snapshot.budget.aws_limit_usd if isinstance(snapshot.budget, BudgetReading) else None,
     )
-    told = _outcome_messages(snapshot, scene, ledger)
+    outcome = OutcomeScene(
+        snapshot.stage, snapshot.home_region, snapshot.budget.name, now, settings.manual_start_grace_hours
+    )
+    told = list(tell_outcomes(snapshot.ledger, ledger, outcome))
     if settings.mode is Mode.OFF:
         return tuple(told)
+    told.extend(budget_messages.group_changed(scene, *found) for found in judged.changed_groups)
     would_stop = any(v.verdict is Verdict.STOP for v in decision.verdicts)
     codes = {hold.code for hold in decision.holds}
     if decision.level == "unknown":
         told.extend(_unknown_messages(snapshot, scene, state, now))
-    elif decision.level == "warn":
-        told.append(budget_messages.warn_reached(scene))
+    elif decision.level in ("warn", "below"):
+        if decision.level == "warn":
+            told.append(budget_messages.warn_reached(scene))
+        if state.noticed_at is not None and crossing is not None and would_stop:
+            told.append(budget_messages.crossing_predicted(scene, crossing))
     elif decision.level == "stop" and not would_stop:
         told.extend(_messages_without_victims(scene, ledger, now))
     elif decision.level == "stop":
@@ -249,6 +343,8 @@ def _messages(
             since = state.pause_unread_since or now
             if now - since >= OUTAGE_PATIENCE:
                 told.append(budget_messages.held_by_pause(scene, since, readable=False))
+        elif codes & {ReasonCode.OVERRIDDEN, ReasonCode.OVERRIDE_UNREADABLE}:
+            told.append(budget_messages.held_by_override(scene))
         elif decision.holds:
             told.append(budget_messages.stop_notice(scene))
         elif fresh:
@@ -303,7 +399,8 @@ def _messages_without_victims(
     codes = {verdict.reason.code for verdict in scene.decision.verdicts}
     if ReasonCode.JUST_LAUNCHED in codes:
         return [budget_messages.launched_above(scene)]
-    if ReasonCode.STOP_UNDERWAY in codes or scene.money.run_rate_usd_per_hour <= 0:
+    quiet = {ReasonCode.STOP_UNDERWAY, ReasonCode.NEXT_WAVE, ReasonCode.CHECKPOINT_RUNNING, ReasonCode.ENOUGH}
+    if codes & quiet or scene.money.run_rate_usd_per_hour <= 0:
         return []
     percent = scene.money.percent or 0.0
     width = PERCENT_STEP if percent < WIDE_STEPS_FROM else WIDE_PERCENT_STEP
@@ -314,27 +411,6 @@ def _messages_without_victims(
     return [budget_messages.nothing_to_stop(scene, step)]
 
 
-def _outcome_messages(
-    snapshot: BudgetSnapshot, scene: budget_messages.Scene, ledger: tuple[StopEntry, ...]
-) -> list[Message]:
-    """A message for each stop decision whose every stop has now ended, and for each restart by a person."""
-    before = {(entry.instance_id, entry.launched_at): entry.status for entry in snapshot.ledger}
-    told: list[Message] = []
-    by_decision: dict[str, list[StopEntry]] = {}
-    for entry in ledger:
-        by_decision.setdefault(entry.decision_id, []).append(entry)
-    for decision_id, entries in sorted(by_decision.items()):
-        moved = [e for e in entries if before.get((e.instance_id, e.launched_at)) is not e.status]
-        under_way = any(e.status in (StopStatus.INTENDED, StopStatus.ACCEPTED) for e in entries)
-        ended = [e for e in moved if before.get((e.instance_id, e.launched_at)) is not StopStatus.STOPPED]
-        if ended and not under_way and any(e.status is StopStatus.STOPPED for e in entries):
-            told.append(budget_messages.stops_seen(scene, decision_id, tuple(entries)))
-        told.extend(budget_messages.started_again(scene, e) for e in moved if e.status is StopStatus.RESTARTED)
-        failed = tuple(e for e in moved if e.status is StopStatus.FAILED)
-        told.extend(budget_messages.stops_failed(scene, failed))
-    return told
-
-
 def _fingerprint(decision: Decision) -> str:
     """Short digest of what a decision says, so that the same thing is recorded once and not every five minutes."""
     said = [
@@ -342,6 +418,7 @@ def _fingerprint(decision: Decision) -> str:
         decision.level,
         str(decision.settings_version),
         *[hold.code.value for hold in decision.holds],
+        *[f"start {restore.instance_id}{restore.launched_at}" for restore in decision.restores],
         *[f"{v.instance_id}{v.verdict.value}{v.reason.code.value}" for v in decision.verdicts],
     ]
     return hashlib.sha256("|".join(said).encode()).hexdigest()[:16]

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from governor.domain.budget_snapshot import BudgetReading, BudgetSnapshot, GuardState, UnknownBudget
+from governor.domain.eligibility import overridden
 from governor.domain.ledger import StopStatus
 from governor.domain.meter import BILLING_LAG_HOURS, MeterReading, period_of, period_start
 from governor.domain.reasons import Reason, ReasonCode, because
@@ -16,6 +17,15 @@ OUTAGE_PATIENCE = timedelta(minutes=15)
 
 NEW_MONTH_DOUBT = timedelta(hours=36)
 """So long after the turn of a month a figure may still be the old month's (data is up to 24 h late, then rounding)."""
+
+NOTICE_HOLDS = timedelta(hours=24)
+"""So long a notice that was given before the crossing counts as the grace (AWS Budgets is up to 24 h late)."""
+
+JUMP_PATIENCE = timedelta(hours=1)
+"""So long after an edit or a jump the stops come in waves."""
+
+CONTROL_INTERVAL = timedelta(minutes=5)
+"""The guard runs at least this often."""
 
 FALL_RATIO = 0.5
 
@@ -30,11 +40,15 @@ JUMP_BURN_FACTOR = 1.5
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """`below`, `warn`, `stop` or `unknown`, the share of the limit in percent (None: unknown), and why."""
+    """`below`, `warn`, `stop` or `unknown`, the share of the limit in percent (None: unknown), and why.
+
+    At `stop`, `scope` says who is to be stopped: `preemptible` instances alone, or `all` that are not critical.
+    """
 
     name: str
     percent: float | None
     reasons: tuple[Reason, ...]
+    scope: str = ""
 
 
 def advance_state(snapshot: BudgetSnapshot, settings: BudgetSettings, meter: MeterReading, now: datetime) -> GuardState:
@@ -60,6 +74,9 @@ def advance_state(snapshot: BudgetSnapshot, settings: BudgetSettings, meter: Met
             paused_since=last.paused_since,
             pause_unread_since=last.pause_unread_since,
             unknown_since=last.unknown_since,
+            running_since=last.running_since or last.decided_at,
+            observing_since=last.observing_since,
+            digests=last.digests,
         )
     state = replace(last, decided_at=now, blind_regions=blind)
     if actual is None:
@@ -131,14 +148,19 @@ def _blind_regions(snapshot: BudgetSnapshot, now: datetime) -> tuple[tuple[str, 
 
 
 def advance_level(
-    snapshot: BudgetSnapshot, settings: BudgetSettings, state: GuardState, level: Level, now: datetime
+    snapshot: BudgetSnapshot,
+    settings: BudgetSettings,
+    state: GuardState,
+    level: Level,
+    meter: MeterReading,
+    now: datetime,
 ) -> GuardState:
     """Since when the stop level stands armed and not paused, and since when a pause holds it.
 
     A figure that is unknown for a moment, or a pause that cannot be read for a moment, changes neither; what lasts
     begins anew, with a notice and its grace.
     """
-    pause = snapshot.pause
+    pause = snapshot.controls.pause
     unread = (state.pause_unread_since or now) if not pause.readable else None
     state = replace(state, pause_unread_since=unread)
     if pause.active and pause.readable:
@@ -150,10 +172,53 @@ def advance_level(
         lasting = state.unknown_since is not None and now - state.unknown_since >= OUTAGE_PATIENCE
         return replace(state, stop_reached_at=None) if lasting or state.doubted or state.fell_at else state
     if level.name != "stop" or settings.mode is not Mode.ENFORCE:
-        return replace(state, stop_reached_at=None)
+        return replace(state, stop_reached_at=None, stop_scope="")
     if unread is not None and now - unread >= OUTAGE_PATIENCE:
         return replace(state, stop_reached_at=None)
-    return replace(state, stop_reached_at=state.stop_reached_at or now)
+    if snapshot.controls.override_of_budget(now, spent_usd(state, meter)) is not None:
+        return replace(state, stop_reached_at=None, noticed_at=None)
+    if state.stop_reached_at is not None and state.stop_scope == "preemptible" and level.scope == "all":
+        # The standard ones have had no notice yet.
+        return replace(state, stop_reached_at=now, stop_scope=level.scope)
+    # A notice that went out before the crossing has begun the grace already.
+    noticed = state.noticed_at if state.noticed_at and now - state.noticed_at < NOTICE_HOLDS else None
+    return replace(state, stop_reached_at=state.stop_reached_at or noticed or now, stop_scope=level.scope)
+
+
+def spent_usd(state: GuardState, meter: MeterReading) -> float | None:
+    """The month's spend as far as it is known: the larger of the believed figure and what runs must have cost."""
+    return None if state.actual_usd is None else max(state.actual_usd, meter.spent_at_least_usd)
+
+
+def predict_crossing(
+    settings: BudgetSettings, state: GuardState, level: Level, meter: MeterReading, now: datetime
+) -> datetime | None:
+    """When the run rate brings the spend to the stop level, where that is within the grace; None otherwise.
+
+    Worked example: 900 USD were reported at 08:00, the fleet burns 20 USD an hour, the stop level is 950 USD. At 10:25
+    some 948.33 USD are spent; 950 are reached at 10:30, so with a grace of 5 minutes the notice goes out now.
+    """
+    rate = meter.run_rate_usd_per_hour
+    known = spent_usd(state, meter)
+    if level.name not in ("below", "warn") or known is None or rate <= 0 or settings.grace_minutes == 0:
+        return None
+    moved = state.actual_moved_at or now
+    hours = min((now - moved).total_seconds() / 3600, BILLING_LAG_HOURS)
+    estimate = max(known, (state.actual_usd or 0.0) + rate * hours)
+    target = min(settings.stop_percent, settings.stop_preemptible_at_percent) / 100 * settings.limit_usd
+    ahead = timedelta(hours=max(0.0, target - estimate) / rate)
+    within = timedelta(minutes=settings.grace_minutes) + CONTROL_INTERVAL
+    return now + ahead if ahead <= within else None
+
+
+def advance_notice(
+    snapshot: BudgetSnapshot, settings: BudgetSettings, state: GuardState, crossing: datetime | None, now: datetime
+) -> GuardState:
+    """Since when a crossing is predicted while the guard is armed and nothing holds it."""
+    pause = snapshot.controls.pause
+    if crossing is None or settings.mode is not Mode.ENFORCE or pause.active:
+        return state if state.stop_reached_at is not None else replace(state, noticed_at=None)
+    return replace(state, noticed_at=state.noticed_at or now)
 
 
 def threshold_key(settings: BudgetSettings) -> str:
@@ -188,7 +253,11 @@ def level_of(
     shown = f"{percent:.1f}"
     if percent >= settings.stop_percent:
         stop = because(ReasonCode.STOP_REACHED, percent=shown, stop_percent=to_text(settings.stop_percent))
-        return Level("stop", percent, (stop,))
+        return Level("stop", percent, (stop,), scope="all")
+    early = settings.stop_preemptible_at_percent
+    if percent >= early:
+        stop = because(ReasonCode.STOP_PREEMPTIBLE_REACHED, percent=shown, stop_percent=to_text(early))
+        return Level("stop", percent, (stop,), scope="preemptible")
     if percent >= settings.warn_percent:
         warn = because(ReasonCode.WARN_REACHED, percent=shown, warn_percent=to_text(settings.warn_percent))
         return Level("warn", percent, (warn,))
@@ -197,7 +266,12 @@ def level_of(
 
 
 def holds_of(
-    snapshot: BudgetSnapshot, settings: BudgetSettings, state: GuardState, level: Level, now: datetime
+    snapshot: BudgetSnapshot,
+    settings: BudgetSettings,
+    state: GuardState,
+    level: Level,
+    meter: MeterReading,
+    now: datetime,
 ) -> tuple[tuple[Reason, ...], datetime | None]:
     """Why stops do not happen now, and when they would begin (None where no time can be given)."""
     if settings.mode is Mode.OFF:
@@ -229,7 +303,10 @@ def holds_of(
         due = max(due, until)
     if settings.mode is Mode.OBSERVE:
         return (because(ReasonCode.MODE_OBSERVE),), due
-    pause = snapshot.pause
+    override = snapshot.controls.override_of_budget(now, spent_usd(state, meter))
+    if override is not None:
+        holds.insert(0, overridden(override))
+    pause = snapshot.controls.pause
     if pause.active and not pause.readable:
         holds.insert(0, because(ReasonCode.PAUSE_UNREADABLE, why=pause.reason))
     elif pause.active:

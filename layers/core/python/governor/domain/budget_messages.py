@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from governor.domain.decisions import Decision, InstanceVerdict, Message, Money, Severity, Verdict
+from governor.domain.budget_level import clock_text
+from governor.domain.decisions import Decision, InstanceVerdict, Message, Money, Severity, StopMethod, Verdict
 from governor.domain.fleet import UnknownRegion
-from governor.domain.ledger import StopEntry, StopStatus
 from governor.domain.reasons import ReasonCode, words
 from governor.domain.settings import BudgetSettings, to_text
 
@@ -37,6 +37,11 @@ class Scene:
         assert self.decision.money is not None
         return self.decision.money
 
+    @property
+    def early(self) -> bool:
+        """True where only preemptible instances are to be stopped yet."""
+        return any(reason.code is ReasonCode.STOP_PREEMPTIBLE_REACHED for reason in self.decision.reasons)
+
     def key(self, *parts: str) -> str:
         """Key of a fact of this budget and period."""
         return "#".join((self.budget_name, self.period, *parts))
@@ -57,27 +62,36 @@ def subject_of(text: str) -> str:
     return plain if len(plain) <= SUBJECT_CHARACTERS else plain[: SUBJECT_CHARACTERS - 3] + "..."
 
 
-def _usd(amount: float | None) -> str:
+def usd_text(amount: float | None) -> str:
+    """An amount as people read it."""
     return "unknown" if amount is None else f"${amount:,.2f}"
 
 
-def _clock(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
-
-
-def _count(number: int, noun: str = "instance") -> str:
+def count_text(number: int, noun: str = "instance") -> str:
+    """A number with its noun."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def _listing(verdicts: tuple[InstanceVerdict, ...]) -> list[str]:
+_METHODS = {
+    StopMethod.STOP: "",
+    StopMethod.STANDBY_AND_STOP: ", into standby and stopped",
+    StopMethod.LOWER: ", TERMINATED and the group lowered",
+    StopMethod.CANCEL_AND_TERMINATE: ", TERMINATED",
+}
+
+
+def list_verdicts(verdicts: tuple[InstanceVerdict, ...]) -> list[str]:
+    """One line an instance, with its notes below it."""
     lines = []
     for verdict in verdicts[:MAX_LISTED]:
         label = f" {verdict.name}" if verdict.name else ""
         project = f", project {verdict.project}" if verdict.project else ""
+        method = _METHODS[verdict.method] if verdict.method is not None else ""
         lines.append(
             f"  {verdict.instance_id}{label}: {verdict.instance_type}, {verdict.region}{project}, "
-            f"{_usd(verdict.usd_per_hour)}/h - {words(verdict.reason)}"
+            f"{usd_text(verdict.usd_per_hour)}/h{method} - {words(verdict.reason)}"
         )
+        lines.extend(f"    {words(note)}" for note in verdict.notes)
     if len(verdicts) > MAX_LISTED:
         lines.append(f"  ... and {len(verdicts) - MAX_LISTED} more (governor explain lists all)")
     return lines
@@ -99,7 +113,7 @@ def _spared(scene: Scene) -> list[str]:
     for why, members in shown[:MAX_LISTED]:
         rate = sum(v.usd_per_hour or 0.0 for v in members)
         ids = ", ".join(v.instance_id for v in members[:5]) + (", ..." if len(members) > 5 else "")
-        lines.append(f"  {_count(len(members))} ({_usd(rate)}/h) {why}: {ids}")
+        lines.append(f"  {count_text(len(members))} ({usd_text(rate)}/h) {why}: {ids}")
     if len(shown) > MAX_LISTED:
         lines.append(f"  ... and {sum(len(members) for _, members in shown[MAX_LISTED:])} more, for other reasons")
     return lines
@@ -109,17 +123,17 @@ def _figures(scene: Scene) -> list[str]:
     money = scene.money
     percent = "unknown" if money.percent is None else f"{money.percent:.1f} %"
     lines = [
-        f"Spend this month ({scene.period}): {_usd(money.actual_usd)} of {_usd(money.limit_usd)} = {percent}, "
+        f"Spend this month ({scene.period}): {usd_text(money.actual_usd)} of {usd_text(money.limit_usd)} = {percent}, "
         "as AWS Budgets reports it, 8 to 24 hours late.",
-        f"Running now: {_usd(money.run_rate_usd_per_hour)}/h at list price ({money.prices_dated}).",
+        f"Running now: {usd_text(money.run_rate_usd_per_hour)}/h at list price ({money.prices_dated}).",
     ]
     if money.actual_usd is not None and money.spent_at_least_usd > money.actual_usd:
         lines.append(
-            f"The machines that run now have cost at least {_usd(money.spent_at_least_usd)} this month at list price: "
-            "the bill is behind."
+            f"The machines that run now have cost at least {usd_text(money.spent_at_least_usd)} this month at list "
+            "price: the bill is behind."
         )
     if money.forecast_low_usd is not None and money.forecast_high_usd is not None:
-        low, high = _usd(money.forecast_low_usd), _usd(money.forecast_high_usd)
+        low, high = usd_text(money.forecast_low_usd), usd_text(money.forecast_high_usd)
         ends = f"at {low}" if low == high else f"between {low} and {high}"
         lines.append(f"If nothing changes the month ends {ends}.")
     if money.unpriced:
@@ -134,15 +148,15 @@ def _figures(scene: Scene) -> list[str]:
 def _reach(scene: Scene) -> list[str]:
     money = scene.money
     lines = [
-        f"Within reach of a stop: {_usd(money.reachable_usd_per_hour)}/h. "
-        f"Out of reach by a missing or inexact tag: {_usd(money.untagged_usd_per_hour)}/h."
+        f"Within reach of a stop: {usd_text(money.reachable_usd_per_hour)}/h. "
+        f"Out of reach by a missing or inexact tag: {usd_text(money.untagged_usd_per_hour)}/h."
     ]
     if money.actual_usd is not None and money.forecast_low_usd is not None and money.run_rate_usd_per_hour > 0:
         ahead = money.forecast_low_usd - max(money.actual_usd, money.spent_at_least_usd)
         left = ahead * (1 - money.reachable_usd_per_hour / money.run_rate_usd_per_hour)
         end = max(money.actual_usd, money.spent_at_least_usd) + left
         verb = "would hold" if end <= money.limit_usd else "would NOT hold"
-        lines.append(f"Stopping everything within reach now {verb} the limit: the month would end at {_usd(end)}.")
+        lines.append(f"Stopping everything within reach now {verb} the limit: the month would end at {usd_text(end)}.")
     return lines
 
 
@@ -185,8 +199,8 @@ def warn_reached(scene: Scene) -> Message:
         "",
         *_reach(scene),
         "",
-        f"At {to_text(settings.stop_percent)} % the Governor ({settings.mode.value}) stops {_count(len(victims))}:",
-        *_listing(victims),
+        f"At {to_text(settings.stop_percent)} % the Governor ({settings.mode.value}) stops {count_text(len(victims))}:",
+        *list_verdicts(victims),
     ]
     if spared := _spared(scene):
         lines += ["It leaves:", *spared]
@@ -197,11 +211,13 @@ def warn_reached(scene: Scene) -> Message:
         *_steer(scene),
     ]
     key = scene.key("warn", to_text(settings.warn_percent), to_text(settings.limit_usd))
-    return _message(scene, Severity.WARN, key, f"GPU spend at {_percent(scene)} of {_usd(settings.limit_usd)}", lines)
+    return _message(
+        scene, Severity.WARN, key, f"GPU spend at {_percent(scene)} of {usd_text(settings.limit_usd)}", lines
+    )
 
 
 def _stop_body(scene: Scene, victims: tuple[InstanceVerdict, ...]) -> list[str]:
-    lines = [*_figures(scene), "", *_listing(victims)]
+    lines = [*_figures(scene), "", *list_verdicts(victims)]
     if spared := _spared(scene):
         lines += ["Left running:", *spared]
     lost = sorted({loss for v in victims for loss in v.loses})
@@ -212,19 +228,28 @@ def _stop_body(scene: Scene, victims: tuple[InstanceVerdict, ...]) -> list[str]:
 
 def _stop_key(scene: Scene, *parts: str) -> str:
     settings = scene.settings
-    return scene.key(*parts, to_text(settings.stop_percent), to_text(settings.limit_usd))
+    early = [scene.decision.reasons[0].fact("stop_percent")] if scene.early else []
+    return scene.key(*parts, *early, to_text(settings.stop_percent), to_text(settings.limit_usd))
+
+
+def _stop_level(scene: Scene) -> str:
+    """The stop level that is reached, in words."""
+    if scene.early:
+        percent = scene.decision.reasons[0].fact("stop_percent")
+        return f"The stop level of {percent} % for preemptible instances"
+    return f"The stop level of {to_text(scene.settings.stop_percent)} %"
 
 
 def _saving(victims: tuple[InstanceVerdict, ...]) -> str:
-    return _usd(sum(v.usd_per_hour or 0.0 for v in victims))
+    return usd_text(sum(v.usd_per_hour or 0.0 for v in victims))
 
 
 def would_stop(scene: Scene) -> Message:
     """Observing at the stop level: what would have been done."""
     victims = _victims(scene)
     lines = [
-        f"The stop level of {to_text(scene.settings.stop_percent)} % is reached. The Governor only observes, "
-        f"so nothing was changed. Armed, it would have stopped {_count(len(victims))}, {_saving(victims)}/h:",
+        f"{_stop_level(scene)} is reached. The Governor only observes, "
+        f"so nothing was changed. Armed, it would have stopped {count_text(len(victims))}, {_saving(victims)}/h:",
         "",
         *_stop_body(scene, victims),
         "",
@@ -233,7 +258,9 @@ def would_stop(scene: Scene) -> Message:
         f"To let it act: governor arm budget --stage {scene.stage}",
         *_steer(scene, hold=False),
     ]
-    subject = f"would have stopped {_count(len(victims))} ({_percent(scene)} of {_usd(scene.settings.limit_usd)})"
+    subject = (
+        f"would have stopped {count_text(len(victims))} ({_percent(scene)} of {usd_text(scene.settings.limit_usd)})"
+    )
     return _message(scene, Severity.WARN, _stop_key(scene, "would-stop"), subject, lines)
 
 
@@ -242,8 +269,8 @@ def held_by_pause(scene: Scene, since: datetime, *, readable: bool) -> Message:
     victims = _victims(scene)
     why = "; ".join(words(h) for h in scene.decision.holds)
     lines = [
-        f"The stop level of {to_text(scene.settings.stop_percent)} % is reached, but {why}. Nothing is stopped.",
-        f"{_count(len(victims))} at {_saving(victims)}/h would be stopped:",
+        f"{_stop_level(scene)} is reached, but {why}. Nothing is stopped.",
+        f"{count_text(len(victims))} at {_saving(victims)}/h would be stopped:",
         "",
         *_stop_body(scene, victims),
         "",
@@ -264,10 +291,10 @@ def held_by_pause(scene: Scene, since: datetime, *, readable: bool) -> Message:
 def stop_notice(scene: Scene) -> Message:
     """The stop is coming: what, when, why it waits, and how to hold it back."""
     victims = _victims(scene)
-    due = _clock(scene.due) if scene.due else "an unknown time"
+    due = clock_text(scene.due) if scene.due else "an unknown time"
     lines = [
-        f"The stop level of {to_text(scene.settings.stop_percent)} % is reached. "
-        f"{_count(len(victims))} ({_saving(victims)}/h) will be stopped from {due}.",
+        f"{_stop_level(scene)} is reached. "
+        f"{count_text(len(victims))} ({_saving(victims)}/h) will be stopped from {due}.",
         *[f"It waits because {words(hold)}." for hold in scene.decision.holds],
         "",
         *_stop_body(scene, victims),
@@ -275,59 +302,113 @@ def stop_notice(scene: Scene) -> Message:
     ]
     key = _stop_key(scene, "stop-notice", scene.due.isoformat() if scene.due else "")
     clock = f"{scene.due.astimezone(UTC):%H:%M} UTC" if scene.due else "soon"
-    subject = f"stopping {_count(len(victims))} at {clock} ({_percent(scene)} of {_usd(scene.settings.limit_usd)})"
+    subject = (
+        f"stopping {count_text(len(victims))} at {clock} ({_percent(scene)} of {usd_text(scene.settings.limit_usd)})"
+    )
     return _message(scene, Severity.PAGE, key, subject, lines)
-
-
-def _start_commands(victims: tuple[InstanceVerdict, ...]) -> list[str]:
-    """The command that starts the stopped again, one a Region."""
-    ids: dict[str, list[str]] = {}
-    for verdict in victims[:MAX_LISTED]:
-        ids.setdefault(verdict.region, []).append(verdict.instance_id)
-    return [f"  aws ec2 start-instances --region {region} --instance-ids {' '.join(of)}" for region, of in ids.items()]
 
 
 def stopping(scene: Scene, fresh: frozenset[str]) -> Message:
     """The stop is being carried out now."""
     victims = tuple(v for v in _victims(scene) if v.instance_id in fresh)
     lines = [
-        f"The stop level of {to_text(scene.settings.stop_percent)} % is reached. "
-        f"Stopping {_count(len(victims))} now; that saves {_saving(victims)}/h.",
+        f"{_stop_level(scene)} is reached. Stopping {count_text(len(victims))} now; that saves {_saving(victims)}/h.",
         "",
         *_stop_body(scene, victims),
         "",
         *_reach(scene),
         "",
-        "To undo: start what you need in the console, or",
-        *_start_commands(victims),
-        "A machine that a person starts again after this is left alone.",
+        "To undo, all of it or single machines:",
+        f"  governor restore --decision '{scene.decision.decision_id}' --stage {scene.stage}",
+        f"  governor restore {victims[0].instance_id if victims else 'INSTANCE'} --stage {scene.stage}",
+        "What a person starts again is left alone for "
+        f"{count_text(scene.settings.manual_start_grace_hours, 'hour')} (budget/manual-start-grace-hours).",
+        f"To keep one from the next stop: governor keep INSTANCE --for 4h --stage {scene.stage}",
         *_steer(scene),
     ]
-    subject = f"stopping {_count(len(victims))}, saves {_saving(victims)}/h ({_percent(scene)} of the limit)"
+    subject = f"stopping {count_text(len(victims))}, saves {_saving(victims)}/h ({_percent(scene)} of the limit)"
     return _message(scene, Severity.PAGE, _stop_key(scene, "stopping", scene.decision.decision_id), subject, lines)
+
+
+def crossing_predicted(scene: Scene, crossing: datetime) -> Message:
+    """The run rate says that the stop level is about to be crossed: the notice goes out before."""
+    victims = _victims(scene)
+    lines = [
+        f"At the present run rate the stop level of {to_text(scene.settings.stop_percent)} % is crossed at "
+        f"{clock_text(crossing)}, going by what ran since AWS Budgets last moved.",
+        f"Once AWS Budgets reports it, {count_text(len(victims))} ({_saving(victims)}/h) are stopped without another "
+        "notice. Their grace and their checkpoints begin now.",
+        "",
+        *_stop_body(scene, victims),
+        "",
+        "To go on: governor override --until TIME --up-to-usd AMOUNT --because '...' "
+        f"--stage {scene.stage}, or raise budget/limit-usd.",
+        f"To keep one machine: governor keep INSTANCE --for 4h --stage {scene.stage}",
+        *_steer(scene),
+    ]
+    subject = f"the stop level comes near: {count_text(len(victims))}, {_saving(victims)}/h"
+    return _message(scene, Severity.PAGE, _stop_key(scene, "crossing"), subject, lines)
+
+
+def held_by_override(scene: Scene) -> Message:
+    """At the stop level, but a person said to go on: told once an override, with what it costs."""
+    victims = _victims(scene)
+    codes = (ReasonCode.OVERRIDDEN, ReasonCode.OVERRIDE_UNREADABLE)
+    hold = next(h for h in scene.decision.holds if h.code in codes)
+    unreadable = hold.code is ReasonCode.OVERRIDE_UNREADABLE
+    lines = [
+        f"{_stop_level(scene)} is reached, but {words(hold)}. Nothing is stopped.",
+        f"{count_text(len(victims))} at {_saving(victims)}/h go on.",
+        "",
+        *_figures(scene),
+        "",
+        "To let the Governor stop again: "
+        + (
+            f"correct or delete the parameter below /governor/{scene.stage}/control/override/."
+            if unreadable
+            else f"governor override --lift --stage {scene.stage}"
+        ),
+        *_steer(scene, hold=False),
+    ]
+    said = hashlib.sha256("|".join(f"{name}={value}" for name, value in hold.facts).encode()).hexdigest()[:12]
+    severity = Severity.PAGE if unreadable else Severity.WARN
+    subject = f"overridden at {_percent(scene)} of the limit: {_saving(victims)}/h goes on"
+    return _message(scene, severity, _stop_key(scene, "overridden", said), subject, lines)
+
+
+def group_changed(scene: Scene, region: str, group: str, what: str) -> Message:
+    """Somebody else changed a group that we hold: a finding, no fight."""
+    lines = [
+        f"The Auto Scaling group {group} in {region} was changed by somebody else while the Governor holds members of "
+        f"it: {what}.",
+        "The Governor stops nothing more in it and does not put its sizes back by itself.",
+        "If the change is meant, nothing is to be done. If not, set the sizes back; the Governor then goes on.",
+        *_steer(scene, hold=False),
+    ]
+    said = hashlib.sha256(f"{region}|{group}|{what}".encode()).hexdigest()[:12]
+    return _message(scene, Severity.WARN, scene.key("group-changed", said), f"group {group} was changed", lines)
 
 
 def launched_above(scene: Scene) -> Message:
     """Machines that were launched above the stop level: they have their grace, then they are stopped."""
     late = tuple(v for v in scene.decision.verdicts if v.reason.code is ReasonCode.JUST_LAUNCHED)
     lines = [
-        f"{_count(len(late))} were launched although the stop level of {to_text(scene.settings.stop_percent)} % is "
+        f"{count_text(len(late))} were launched although the stop level of {to_text(scene.settings.stop_percent)} % is "
         "reached. After their grace they are stopped:",
-        *_listing(late),
+        *list_verdicts(late),
         "",
         *_figures(scene),
         *_steer(scene),
     ]
     said = "|".join(sorted(f"{v.instance_id}@{v.launched_at}" for v in late))
     key = scene.key("launched-above", hashlib.sha256(said.encode()).hexdigest()[:12])
-    return _message(scene, Severity.WARN, key, f"{_count(len(late))} launched above the stop level", lines)
+    return _message(scene, Severity.WARN, key, f"{count_text(len(late))} launched above the stop level", lines)
 
 
 def nothing_to_stop(scene: Scene, step: int) -> Message:
     """At the stop level with nothing (more) within reach, at `step` percent of the limit: only people can act."""
     lines = [
-        f"The stop level of {to_text(scene.settings.stop_percent)} % is reached, "
-        "and nothing is within reach of a stop.",
+        f"{_stop_level(scene)} is reached, and nothing is within reach of a stop.",
         "",
         *_figures(scene),
         *_reach(scene),
@@ -344,91 +425,26 @@ def over_limit(scene: Scene) -> Message:
     """More would be stopped than `budget/max-stop-percent` allows: a person is asked."""
     left = tuple(v for v in scene.decision.verdicts if v.reason.code is ReasonCode.OVER_MAX_STOP_PERCENT)
     lines = [
-        f"{_count(len(left))} within reach stay up: {words(left[0].reason)}.",
+        f"{count_text(len(left))} within reach stay up: {words(left[0].reason)}.",
         "",
         *_figures(scene),
         "",
-        *_listing(left),
+        *list_verdicts(left),
         "",
         "To let it go on: raise budget/max-stop-percent. To leave it so: nothing to do.",
         *_steer(scene),
     ]
     key = _stop_key(scene, "over-max-stop-percent", to_text(scene.settings.max_stop_percent))
-    return _message(scene, Severity.PAGE, key, f"{_count(len(left))} left running: limit of stops reached", lines)
-
-
-def stops_seen(scene: Scene, decision_id: str, entries: tuple[StopEntry, ...]) -> Message:
-    """Every stop of a decision has ended: how."""
-    stopped = tuple(e for e in entries if e.status is StopStatus.STOPPED)
-    others = tuple(e for e in entries if e.status is not StopStatus.STOPPED)
-    rate = sum(e.usd_per_hour or 0.0 for e in stopped)
-    lines = [
-        f"{_count(len(stopped))} seen stopped; {_usd(rate)}/h less.",
-        *[f"  {e.instance_id}: {e.instance_type}, {e.region}" for e in stopped[:MAX_LISTED]],
-    ]
-    if others:
-        ended = [f"  {e.instance_id}: {e.status.value}, {e.detail}" for e in others[:MAX_LISTED]]
-        lines += ["Ended otherwise:", *ended]
-    lines += ["", f"Why: governor explain '{decision_id}' --stage {scene.stage}"]
-    seen = hashlib.sha256("|".join(sorted(e.instance_id for e in stopped)).encode()).hexdigest()[:12]
-    key = "#".join((scene.budget_name, "", "stops-seen", decision_id, seen))
-    return _message(scene, Severity.INFO, key, f"{_count(len(stopped))} stopped, {_usd(rate)}/h less", lines)
-
-
-def stops_failed(scene: Scene, entries: tuple[StopEntry, ...]) -> list[Message]:
-    """Stops that did not work, one message a kind of error: money goes on being spent."""
-    by_code: dict[str, list[StopEntry]] = {}
-    for entry in entries:
-        by_code.setdefault(entry.detail.partition(":")[0], []).append(entry)
-    told = []
-    for code, failed in sorted(by_code.items()):
-        rate = sum(entry.usd_per_hour or 0.0 for entry in failed)
-        lines = [
-            f"{_count(len(failed))} were not stopped; {_usd(rate)}/h goes on:"
-            if len(failed) > 1
-            else f"{failed[0].instance_id} was not stopped; {_usd(rate)}/h goes on:",
-            *[f"  {e.instance_id} ({e.instance_type}, {e.region}): {e.detail}" for e in failed[:MAX_LISTED]],
-            "The next run tries again, after those that were not tried yet. If it lasts, stop by hand.",
-            *_steer(scene),
-        ]
-        tried = "|".join(sorted(f"{e.instance_id}@{e.launched_at}" for e in failed))
-        digest = hashlib.sha256(f"{code}|{tried}".encode()).hexdigest()[:12]
-        what = failed[0].instance_id if len(failed) == 1 else _count(len(failed))
-        key = scene.key("stop-failed", digest)
-        told.append(_message(scene, Severity.PAGE, key, f"could not stop {what}", lines))
-    return told
-
-
-def stops_withheld(scene: Scene, entries: tuple[StopEntry, ...]) -> Message:
-    """The guard refused stops at the last moment, after they were announced."""
-    lines = [
-        f"{_count(len(entries))} announced as being stopped were left running:",
-        *[f"  {e.instance_id}: {e.detail}" for e in entries[:MAX_LISTED]],
-        *_steer(scene),
-    ]
-    said = "|".join(sorted(f"{e.instance_id}@{e.launched_at}{e.withheld_code}" for e in entries))
-    key = scene.key("withheld", hashlib.sha256(said.encode()).hexdigest()[:12])
-    return _message(scene, Severity.WARN, key, f"{_count(len(entries))} left running after all", lines)
-
-
-def started_again(scene: Scene, entry: StopEntry) -> Message:
-    """A person started a machine that we stopped: it is left alone, and they are told what it costs."""
-    lines = [
-        f"{entry.instance_id} ({entry.instance_type}, {entry.region}) was started after the Governor stopped it.",
-        f"It is left alone and costs {_usd(entry.usd_per_hour)}/h. Spend stands at {_percent(scene)} of the limit.",
-        *_steer(scene),
-    ]
-    key = scene.key("started-again", entry.instance_id, entry.launched_at.isoformat())
-    return _message(scene, Severity.WARN, key, f"{entry.instance_id} was started again", lines)
+    return _message(scene, Severity.PAGE, key, f"{count_text(len(left))} left running: limit of stops reached", lines)
 
 
 def budget_unknown(scene: Scene, since: datetime) -> Message:
     """The budget cannot be read since then: no stop until it can."""
     lines = [
         *[words(reason) + "." for reason in scene.decision.reasons],
-        f"It has been so since {_clock(since)}. Until it can be read nothing is stopped, whatever is spent.",
+        f"It has been so since {clock_text(since)}. Until it can be read nothing is stopped, whatever is spent.",
         "A new budget has no figure for some hours; then there is nothing to do but wait.",
-        f"Running now: {_usd(scene.money.run_rate_usd_per_hour)}/h at list price ({scene.money.prices_dated}).",
+        f"Running now: {usd_text(scene.money.run_rate_usd_per_hour)}/h at list price ({scene.money.prices_dated}).",
         *_steer(scene),
     ]
     key = scene.key("unknown", since.isoformat())
@@ -440,7 +456,7 @@ def figure_in_doubt(scene: Scene, since: datetime) -> Message:
     lines = [
         *[words(reason) + "." for reason in scene.decision.reasons],
         "Until then nothing is stopped, whatever is spent.",
-        f"Running now: {_usd(scene.money.run_rate_usd_per_hour)}/h at list price ({scene.money.prices_dated}).",
+        f"Running now: {usd_text(scene.money.run_rate_usd_per_hour)}/h at list price ({scene.money.prices_dated}).",
         *_steer(scene, hold=False),
     ]
     key = scene.key("doubt", since.isoformat())
@@ -451,7 +467,7 @@ def region_blind(scene: Scene, region: str, since: datetime) -> Message:
     """A Region cannot be read since then: its machines are neither counted nor stopped."""
     why = next((unknown.why for unknown in scene.unknown_regions if unknown.region == region), "unknown")
     lines = [
-        f"The Region {region} cannot be read since {_clock(since)}: {why}.",
+        f"The Region {region} cannot be read since {clock_text(since)}: {why}.",
         "Its machines are unknown: they are not in any figure, and nothing there is stopped.",
         "If it is not in use, take it out of the Regions of this stage in cdk.json and deploy.",
         *_steer(scene, hold=False),
@@ -464,8 +480,8 @@ def bill_far_behind(scene: Scene) -> Message:
     """What runs must have cost far more than AWS Budgets says: it may not count what it should."""
     money = scene.money
     lines = [
-        f"AWS Budgets reports {_usd(money.actual_usd)} this month, but the machines that run now have cost at least "
-        f"{_usd(money.spent_at_least_usd)} at list price.",
+        f"AWS Budgets reports {usd_text(money.actual_usd)} this month, but the machines that run now have cost at "
+        f"least {usd_text(money.spent_at_least_usd)} at list price.",
         "Commitments and discounts may explain it. If they do not, the budget does not count these machines: compare "
         f"the filter of the budget {scene.budget_name} with Cost Explorer.",
         "The Governor warns and stops by the figure of AWS Budgets.",
@@ -477,8 +493,8 @@ def bill_far_behind(scene: Scene) -> Message:
 def limits_differ(scene: Scene) -> Message:
     """AWS Budgets holds another limit than `budget/limit-usd`, which is the one that counts."""
     lines = [
-        f"budget/limit-usd is {_usd(scene.settings.limit_usd)} and is the limit that counts.",
-        f"The AWS budget {scene.budget_name} still says {_usd(scene.aws_limit_usd)}: "
+        f"budget/limit-usd is {usd_text(scene.settings.limit_usd)} and is the limit that counts.",
+        f"The AWS budget {scene.budget_name} still says {usd_text(scene.aws_limit_usd)}: "
         "its own alerts come at other amounts.",
         "Set both alike in the AWS Budgets console when it suits; changing the AWS budget zeroes its computed spend "
         "until the next refresh, so the Governor does not do it by itself.",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from governor.domain.controls import Controls
 from governor.domain.fleet import FleetSnapshot
+from governor.domain.groups import GroupHold
 from governor.domain.ledger import StopEntry
-from governor.domain.pause import Pause
 from governor.domain.prices import PriceCatalogue
+from governor.domain.settings import DigestSettings, RestoreSettings
 
 FUNCTION = "guard_budget"
 
@@ -43,6 +46,30 @@ class ThresholdEdit:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """One run of a checkpoint document on one launch of an instance. `status` is pending, success or failed."""
+
+    instance_id: str
+    region: str
+    launched_at: datetime
+    document: str
+    sent_at: datetime
+    command_id: str = ""
+    status: str = "pending"
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """A person asks for machines back: the named ones, those of one decision, or all that we stopped."""
+
+    asked_by: str
+    instances: tuple[str, ...] = ()
+    decision_id: str = ""
+    everything: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class GuardState:
     """What the guard remembers from one run to the next."""
 
@@ -66,6 +93,14 @@ class GuardState:
     jump_at: datetime | None = None
     jump_usd: float = 0.0
     believable_usd: float = 0.0
+    stop_scope: str = ""
+    """`preemptible` or `all`: who was to be stopped at the level that `stop_reached_at` is about."""
+    noticed_at: datetime | None = None
+    """Since when the run rate predicts that the stop level is crossed within the grace, with the notice sent."""
+    running_since: datetime | None = None
+    observing_since: datetime | None = None
+    digests: tuple[str, ...] = ()
+    """Keys of the digests that went out last."""
     fingerprint: str = ""
     trigger: str = ""
     """Name of the event of the last run, by which a retry of it is known."""
@@ -80,10 +115,20 @@ class BudgetSnapshot:
     fleet: FleetSnapshot
     budget: BudgetReading | UnknownBudget
     prices: PriceCatalogue
-    pause: Pause
+    controls: Controls
     settings_version: int
     ledger: tuple[StopEntry, ...] = ()
     state: GuardState | None = None
     edits: tuple[ThresholdEdit, ...] = ()
     counted_families: frozenset[str] | None = None
     """Families that the AWS budget counts; the meter counts the same ones (None: all)."""
+    holds: tuple[GroupHold, ...] = ()
+    """Groups of which we changed something that is not put back yet."""
+    other_reasons: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Instance -> reasons of others in the stop ledger, because of which it must stay stopped."""
+    checkpoints: tuple[Checkpoint, ...] = ()
+    checkpoint_documents: frozenset[str] = frozenset()
+    """SSM documents that the stage allows as checkpoints."""
+    restore_settings: RestoreSettings = field(default_factory=RestoreSettings)
+    digest_settings: DigestSettings = field(default_factory=DigestSettings)
+    request: RestoreRequest | None = None

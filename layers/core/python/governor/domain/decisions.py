@@ -40,6 +40,18 @@ class InstanceVerdict:
     project: str = ""
     pool: str = ""
     loses: tuple[str, ...] = ()
+    method: StopMethod | None = None
+    notes: tuple[Reason, ...] = ()
+    """What else is to be said of it: may not come back, its checkpoint failed."""
+
+
+class StopMethod(StrEnum):
+    """How an instance is stopped. The first two can be undone."""
+
+    STOP = "stop"
+    STANDBY_AND_STOP = "standby-and-stop"
+    LOWER = "lower"
+    CANCEL_AND_TERMINATE = "cancel-and-terminate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,31 @@ class StopInstance:
     ledger_reason: str
     rule: str
     usd_per_hour: float | None
+    method: StopMethod = StopMethod.STOP
+    group: str = ""
+    spot_request_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunCheckpoint:
+    """Run an SSM document on an instance before it is stopped, so that its work is saved."""
+
+    instance_id: str
+    region: str
+    launched_at: datetime
+    document: str
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreInstance:
+    """Start again an instance that we stopped: the launch that the ledger entry is about, and who or what asked."""
+
+    instance_id: str
+    region: str
+    launched_at: datetime
+    asked_by: str
+    usd_per_hour: float | None
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +135,8 @@ class Decision:
     stops: tuple[StopInstance, ...] = ()
     messages: tuple[Message, ...] = ()
     money: Money | None = None
+    checkpoints: tuple[RunCheckpoint, ...] = ()
+    restores: tuple[RestoreInstance, ...] = ()
 
     @property
     def decision_id(self) -> str:

@@ -43,6 +43,23 @@ class InstanceKind(StrEnum):
     UNKNOWN = "unknown"
 
 
+class SpotKind(StrEnum):
+    """How a spot instance was asked for; only one of an active `persistent` request can be stopped."""
+
+    PERSISTENT = "persistent"
+    ONE_TIME = "one-time"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class SpotRequest:
+    """The request behind a spot instance. `stoppable`: persistent, active, of no launch group or fleet."""
+
+    request_id: str
+    kind: SpotKind
+    stoppable: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Instance:
     """One EC2 instance. `launched_at` is aware UTC and changes with every start."""
@@ -58,6 +75,15 @@ class Instance:
     owner: str = ""
     """Name of the Auto Scaling group, cluster or fleet that would replace it, where there is one."""
     zone: str = ""
+    tags: tuple[tuple[str, str], ...] = ()
+    """Every tag as (key, value), sorted by key."""
+    member_state: str = ""
+    """Lifecycle state in its Auto Scaling group (`InService`, `Standby`, ...); empty outside one, or unknown."""
+    spot: SpotRequest | None = None
+    stop_protected: bool | None = None
+    """None where nobody has asked EC2 for it."""
+    state_reason: str = ""
+    """Why the instance is in its state, as EC2 says it: code and message."""
 
     @property
     def family(self) -> str:
@@ -79,6 +105,36 @@ class UnknownRegion:
 
 
 @dataclass(frozen=True, slots=True)
+class Group:
+    """One Auto Scaling group: its sizes in instances, its own tags, its members by id, and what changes its size."""
+
+    name: str
+    region: str
+    min_size: int
+    max_size: int
+    desired: int
+    governance: Governance
+    members: tuple[tuple[str, str], ...] = ()
+    """(instance id, lifecycle state), sorted."""
+    scales_itself: tuple[str, ...] = ()
+    """Enabled scaling policies, scheduled actions and refreshes that would act against ours, in words; empty: none."""
+
+    def state_of(self, instance_id: str) -> str:
+        """Lifecycle state of a member, or an empty text."""
+        return dict(self.members).get(instance_id, "")
+
+
+@dataclass(frozen=True, slots=True)
+class ReservedInstances:
+    """Active Reserved Instances: `count` of one type in a Region, or in one zone where `zone` is not empty."""
+
+    region: str
+    instance_type: str
+    count: int
+    zone: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSnapshot:
     """Every GPU instance of the listed Regions that is not terminated, and the Regions that could not be read."""
 
@@ -86,6 +142,9 @@ class FleetSnapshot:
     unknown_regions: tuple[UnknownRegion, ...] = ()
     regions: tuple[str, ...] = ()
     """Regions that were looked at (empty: not said)."""
+    groups: tuple[Group, ...] = ()
+    """Auto Scaling groups that hold at least one of the instances; one that could not be read is missing."""
+    reserved: tuple[ReservedInstances, ...] = ()
 
 
 def is_gpu_type(instance_type: str) -> bool:

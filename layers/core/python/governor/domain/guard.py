@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from governor.domain.decisions import StopInstance
-from governor.domain.fleet import Instance, InstanceKind, InstanceState
-from governor.domain.pause import Pause
+from governor.domain.eligibility import Surroundings, method_of, objection_to, overridden
+from governor.domain.fleet import Instance, InstanceKind
 from governor.domain.reasons import Reason, ReasonCode, because
 from governor.domain.settings import Mode
-from governor.domain.tags import Criticality
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,25 +35,37 @@ def share_of(percent: float, total: int) -> int:
     return math.ceil(total * percent / 100 - 1e-9)
 
 
-def _objection(stop: StopInstance, fresh: Instance | None) -> Reason | None:
+def _objection(stop: StopInstance, fresh: Instance | None, around: Surroundings) -> Reason | None:
     if fresh is None:
         return because(ReasonCode.GONE)
-    governance = fresh.governance
-    if not governance.managed:
-        return because(ReasonCode.NOT_MANAGED)
-    if governance.criticality is Criticality.CRITICAL:
-        return because(ReasonCode.CRITICAL)
-    if not governance.exact:
-        return because(ReasonCode.TAG_NOT_EXACT, finding=", ".join(governance.findings))
-    if fresh.kind is not InstanceKind.PLAIN:
-        return because(ReasonCode.KIND_NOT_HANDLED, kind=fresh.kind.value)
-    if fresh.state is not InstanceState.RUNNING:
-        return because(ReasonCode.NOT_RUNNING, state=fresh.state.value)
+    objection = objection_to(fresh, around)
+    if objection is not None:
+        return objection
+    if fresh.stop_protected is None and fresh.kind is not InstanceKind.SPOT:
+        return because(ReasonCode.PROTECTION_UNKNOWN)
     if fresh.launched_at != stop.launched_at:
         return because(ReasonCode.CHANGED_SINCE, what="launched again")
     if fresh.region != stop.region:
         return because(ReasonCode.CHANGED_SINCE, what="another Region")
+    if method_of(fresh, around.settings) is not stop.method or (stop.group and fresh.owner != stop.group):
+        return because(ReasonCode.CHANGED_SINCE, what="what it is to EC2")
+    request_id = fresh.spot.request_id if fresh.spot else ""
+    if stop.spot_request_id != request_id:
+        return because(ReasonCode.CHANGED_SINCE, what="its spot request")
     return None
+
+
+def whole_objection(mode: Mode, around: Surroundings) -> Reason | None:
+    """Why nothing at all may be stopped now: the mode, a pause, an override of the budget."""
+    if mode is Mode.OFF:
+        return because(ReasonCode.MODE_OFF)
+    if mode is not Mode.ENFORCE:
+        return because(ReasonCode.MODE_OBSERVE)
+    pause = around.controls.pause
+    if pause.active:
+        return because(ReasonCode.PAUSED if pause.readable else ReasonCode.PAUSE_UNREADABLE, why=pause.reason)
+    override = around.controls.override_of_budget(around.now, around.spent_usd)
+    return None if override is None else overridden(override)
 
 
 def permit_stops(
@@ -62,17 +73,11 @@ def permit_stops(
     facts: Mapping[str, Instance],
     *,
     mode: Mode,
-    pause: Pause,
+    around: Surroundings,
     limits: StopLimits,
 ) -> Permit:
     """Which of `stops` may be called now, given `facts` (instance id -> instance, read a moment ago). Never raises."""
-    whole: Reason | None = None
-    if mode is Mode.OFF:
-        whole = because(ReasonCode.MODE_OFF)
-    elif mode is not Mode.ENFORCE:
-        whole = because(ReasonCode.MODE_OBSERVE)
-    elif pause.active:
-        whole = because(ReasonCode.PAUSED if pause.readable else ReasonCode.PAUSE_UNREADABLE, why=pause.reason)
+    whole = whole_objection(mode, around)
     allowed: list[StopInstance] = []
     refused: list[tuple[StopInstance, Reason]] = []
     taken: set[str] = set()
@@ -81,7 +86,7 @@ def permit_stops(
         if stop.instance_id in taken:
             continue
         taken.add(stop.instance_id)
-        objection = whole or _objection(stop, facts.get(stop.instance_id))
+        objection = whole or _objection(stop, facts.get(stop.instance_id), around)
         if objection is None and len(allowed) >= room:
             objection = because(ReasonCode.OVER_MAX_STOP_PERCENT, allowed=limits.max_total, base="the")
         if objection is None and len(allowed) >= limits.max_count:

@@ -30,12 +30,27 @@ class ValueKind(StrEnum):
     INTEGER = "integer"
     CHOICE = "choice"
     WORDS = "words"
+    OPTIONAL_NUMBER = "optional-number"
+    TAGS = "tags"
+    PAIRS = "pairs"
 
+
+SAME = "same"
+"""What an optional number holds where it follows another threshold."""
+
+ANY = "any"
+"""What a list of tags holds where it restricts nothing."""
+
+NONE = "none"
+"""What a list of pairs holds where it has none."""
 
 _PATTERNS: Mapping[ValueKind, str] = {
     ValueKind.NUMBER: r"^[0-9]{1,8}(\.[0-9]{1,4})?$",
     ValueKind.INTEGER: r"^[0-9]{1,8}$",
     ValueKind.WORDS: r"^[a-z0-9-]+(,[a-z0-9-]+)*$",
+    ValueKind.OPTIONAL_NUMBER: r"^(same|[0-9]{1,8}(\.[0-9]{1,4})?)$",
+    ValueKind.TAGS: r"^(any|[^=,]{1,128}=[^=,]{0,256}(,[^=,]{1,128}=[^=,]{0,256})*)$",
+    ValueKind.PAIRS: r"^(none|[^=,]{1,128}=[A-Za-z0-9_.:/-]{1,128}(,[^=,]{1,128}=[A-Za-z0-9_.:/-]{1,128})*)$",
 }
 
 
@@ -69,6 +84,12 @@ class SettingSpec:
             return "one of " + ", ".join(self.choices)
         if self.kind is ValueKind.WORDS:
             return "lower-case words separated by commas, without spaces"
+        if self.kind is ValueKind.TAGS:
+            return "any, or tags as key=value separated by commas"
+        if self.kind is ValueKind.PAIRS:
+            return "none, or pairs as name=value separated by commas"
+        if self.kind is ValueKind.OPTIONAL_NUMBER:
+            return f"same, or a number from {to_text(self.minimum)} to {to_text(self.maximum)}"
         noun = "a whole number" if self.kind is ValueKind.INTEGER else "a number"
         return f"{noun} from {to_text(self.minimum)} to {to_text(self.maximum)}"
 
@@ -94,6 +115,36 @@ def _setting(
         "moves_stop_level": moves_stop_level,
     }
     return field(default=default, metadata=metadata)
+
+
+class StopPolicy(StrEnum):
+    """How many are stopped at the stop level."""
+
+    ALL = "all"
+    ENOUGH = "enough"
+
+
+class GroupAction(StrEnum):
+    """What is done with members of Auto Scaling groups."""
+
+    STANDBY_AND_STOP = "standby-and-stop"
+    LOWER = "lower"
+    REPORT = "report"
+
+
+class Switch(StrEnum):
+    """On or off."""
+
+    OFF = "off"
+    ON = "on"
+
+
+class RestoreAtPeriod(StrEnum):
+    """What happens to stopped machines when there is money again."""
+
+    PROPOSE = "propose"
+    CRITICAL_FIRST = "critical-first"
+    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +224,128 @@ class BudgetSettings:
         minimum=1,
         maximum=50,
     )
+    stop_policy: StopPolicy = _setting(
+        ValueKind.CHOICE,
+        StopPolicy.ALL,
+        "policy",
+        "all stops everything within reach at the stop level; enough stops as many, in order of regret, as bring the "
+        "month's forecast under the limit.",
+        choices=tuple(StopPolicy),
+        moves_stop_level=True,
+    )
+    stop_preemptible_percent: float | None = _setting(
+        ValueKind.OPTIONAL_NUMBER,
+        None,
+        "percent of budget/limit-usd",
+        "At this share of the limit preemptible instances are stopped already; same means at budget/stop-percent. "
+        "Must not be above it.",
+        minimum=2,
+        maximum=500,
+        moves_stop_level=True,
+    )
+    min_saving_usd: float = _setting(
+        ValueKind.NUMBER,
+        1.0,
+        "USD to the end of the month",
+        "An instance whose stop would save less than this to the end of the month is not stopped.",
+        minimum=0,
+        maximum=100_000,
+    )
+    stop_tags: tuple[tuple[str, str], ...] = _setting(
+        ValueKind.TAGS,
+        (),
+        "tags",
+        "Only instances with one of these tags are stopped; any means that tags do not restrict it further.",
+        moves_stop_level=True,
+    )
+    group_action: GroupAction = _setting(
+        ValueKind.CHOICE,
+        GroupAction.STANDBY_AND_STOP,
+        "action",
+        "Members of Auto Scaling groups: standby-and-stop puts them into standby and stops them, lower terminates them "
+        "and lowers the group, report leaves them.",
+        choices=tuple(GroupAction),
+    )
+    terminate_one_time_spot: Switch = _setting(
+        ValueKind.CHOICE,
+        Switch.OFF,
+        "on or off",
+        "One-time spot instances cannot be stopped. on terminates them at the stop level, which cannot be undone.",
+        choices=tuple(Switch),
+    )
+    wave_percent: float = _setting(
+        ValueKind.NUMBER,
+        50.0,
+        "percent of what is within reach",
+        "After a hold (an edited threshold, a jump in spend) at most this share is stopped in one run, for an hour.",
+        minimum=1,
+        maximum=100,
+    )
+    manual_start_grace_hours: int = _setting(
+        ValueKind.INTEGER,
+        12,
+        "hours",
+        "A machine that a person started after our stop is left alone for so long, then it is stopped again.",
+        minimum=0,
+        maximum=744,
+    )
+    checkpoint_documents: tuple[tuple[str, str], ...] = _setting(
+        ValueKind.PAIRS,
+        (),
+        "pool=document",
+        "SSM documents that save the work of a pool before its machines are stopped, run within budget/grace-minutes. "
+        "The tag governor:checkpoint of an instance comes first. Each must stand in checkpoint_documents in cdk.json.",
+    )
+    restore_at_period: RestoreAtPeriod = _setting(
+        ValueKind.CHOICE,
+        RestoreAtPeriod.PROPOSE,
+        "policy",
+        "What happens to the machines we stopped in a new month or at a raised limit: propose sends one message with "
+        "one command, critical-first starts the standard ones, all starts all, as far as the forecast stays within "
+        "the limit.",
+        choices=tuple(RestoreAtPeriod),
+    )
+
+    @property
+    def stop_preemptible_at_percent(self) -> float:
+        """The share of the limit at which preemptible instances are stopped."""
+        return self.stop_percent if self.stop_preemptible_percent is None else self.stop_preemptible_percent
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreSettings:
+    """Thresholds of the way back (`restore/...`)."""
+
+    max_starts_per_run: int = _setting(
+        ValueKind.INTEGER,
+        10,
+        "instances",
+        "At most this many instances are started in one run; the next run, minutes later, goes on.",
+        minimum=1,
+        maximum=50,
+    )
+    give_up_hours: int = _setting(
+        ValueKind.INTEGER,
+        48,
+        "hours",
+        "A start that fails (no capacity, an unusable key) is tried again for so long, then a person is told.",
+        minimum=1,
+        maximum=744,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DigestSettings:
+    """When the digests are sent (`digest/...`)."""
+
+    hour_utc: int = _setting(
+        ValueKind.INTEGER,
+        7,
+        "hour of the day, UTC",
+        "From this hour on the digests go out: daily while observing, on Mondays, and on the first of a month.",
+        minimum=0,
+        maximum=23,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,9 +353,15 @@ class Settings:
     """The whole tree as one value."""
 
     budget: BudgetSettings = field(default_factory=BudgetSettings)
+    restore: RestoreSettings = field(default_factory=RestoreSettings)
+    digest: DigestSettings = field(default_factory=DigestSettings)
 
 
-_AREAS: Mapping[str, Callable[..., Any]] = {"budget": BudgetSettings}
+_AREAS: Mapping[str, Callable[..., Any]] = {
+    "budget": BudgetSettings,
+    "restore": RestoreSettings,
+    "digest": DigestSettings,
+}
 
 
 def to_text(value: object) -> str:
@@ -196,6 +375,17 @@ def to_text(value: object) -> str:
     return str(value)
 
 
+def value_text(spec_kind: ValueKind, value: object) -> str:
+    """The text of a value of that kind as it stands in a parameter."""
+    if spec_kind is ValueKind.OPTIONAL_NUMBER and value is None:
+        return SAME
+    if spec_kind is ValueKind.TAGS and isinstance(value, tuple):
+        return ",".join(f"{key}={text}" for key, text in value) or ANY
+    if spec_kind is ValueKind.PAIRS and isinstance(value, tuple):
+        return ",".join(f"{key}={text}" for key, text in value) or NONE
+    return to_text(value)
+
+
 def _specs() -> tuple[SettingSpec, ...]:
     found = []
     for area, model in _AREAS.items():
@@ -205,7 +395,7 @@ def _specs() -> tuple[SettingSpec, ...]:
                     name=f"{area}/{declared.name.replace('_', '-')}",
                     area=area,
                     attribute=declared.name,
-                    default=to_text(declared.default),
+                    default=value_text(declared.metadata["kind"], declared.default),
                     **declared.metadata,
                 )
             )
@@ -236,12 +426,21 @@ def cross_field_errors(settings: Settings) -> tuple[SettingError, ...]:
     if budget.warn_percent >= budget.stop_percent:
         rule = f"below budget/stop-percent ({to_text(budget.stop_percent)})"
         return (SettingError("budget/warn-percent", to_text(budget.warn_percent), rule),)
+    early = budget.stop_preemptible_at_percent
+    if early > budget.stop_percent:
+        rule = f"at most budget/stop-percent ({to_text(budget.stop_percent)}), or same"
+        return (SettingError("budget/stop-preemptible-percent", to_text(early), rule),)
+    if early <= budget.warn_percent:
+        rule = f"above budget/warn-percent ({to_text(budget.warn_percent)}), or same"
+        return (SettingError("budget/stop-preemptible-percent", to_text(early), rule),)
     return ()
 
 
 def as_texts(settings: Settings) -> dict[str, str]:
     """Every threshold of `settings` as parameter name -> text, in the order of `SETTINGS`."""
-    return {spec.name: to_text(getattr(getattr(settings, spec.area), spec.attribute)) for spec in SETTINGS}
+    return {
+        spec.name: value_text(spec.kind, getattr(getattr(settings, spec.area), spec.attribute)) for spec in SETTINGS
+    }
 
 
 def schema_hash() -> str:

@@ -40,6 +40,8 @@ class TagKeys:
     criticality: str = "governor:criticality"
     project: str = "governor:project"
     pool: str = "governor:pool"
+    keep: str = "governor:keep"
+    checkpoint: str = "governor:checkpoint"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,10 @@ class Governance:
     project: str = ""
     pool: str = ""
     findings: tuple[TagFinding, ...] = ()
+    keep: str | None = None
+    """Text of the keep tag, None where there is none."""
+    checkpoint: str = ""
+    """Name of the SSM document that saves the work before a stop."""
 
     @property
     def stoppable(self) -> bool:
@@ -111,4 +117,13 @@ def read_governance(tags: Iterable[tuple[str, str]], keys: TagKeys, stage: str) 
         folded = [value for _, value in variants(key)]
         return (exactly or folded or [""])[0].strip()
 
-    return Governance(managed, criticality, exact, first(keys.project), first(keys.pool), tuple(findings))
+    return Governance(
+        managed,
+        criticality,
+        exact,
+        first(keys.project),
+        first(keys.pool),
+        tuple(findings),
+        keep=first(keys.keep) if variants(keys.keep) else None,
+        checkpoint=first(keys.checkpoint),
+    )

@@ -3,46 +3,55 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from governor.domain import budget_messages
 from governor.domain.budget import GuardPlan, decide
+from governor.domain.budget_checkpoints import answered
 from governor.domain.budget_notice import objection_to
-from governor.domain.budget_snapshot import FUNCTION, BudgetSnapshot, GuardState
-from governor.domain.decisions import Decision, Message, StopInstance
-from governor.domain.fleet import Instance
-from governor.domain.guard import StopLimits, permit_stops
+from governor.domain.budget_snapshot import (
+    FUNCTION,
+    LEDGER_REASON,
+    BudgetSnapshot,
+    Checkpoint,
+    GuardState,
+    RestoreRequest,
+)
+from governor.domain.controls import parse_controls
+from governor.domain.decisions import Message, RunCheckpoint, Verdict
+from governor.domain.fleet import FleetSnapshot, Instance
+from governor.domain.groups import GroupHold
 from governor.domain.ledger import StopEntry, StopStatus
-from governor.domain.pause import parse_pause
+from governor.domain.outcomes import OutcomeScene, tell_answers
 from governor.domain.prices import PriceCatalogue
 from governor.domain.reasons import ReasonCode, words
 from governor.ports import (
     Budgets,
+    Commands,
+    ControlTexts,
     Fleet,
+    FleetActions,
     Key,
     Lease,
-    LeaseHeldError,
-    PauseSwitch,
-    Record,
     RecordStore,
     UnreadableError,
     Write,
 )
 from governor.shell import records
 from governor.shell.events import Trigger
+from governor.shell.runs import commit_all, find_unsent, take_lease
 from governor.shell.settings import SettingsSnapshot, load_snapshot
+from governor.shell.stops import StopDeps, apply_stops
 
-LEASE_SECONDS = 330
-"""Longer than the function may run (300 s), so that nobody acts beside a run that is still at work."""
-
-LEASE_TRIES = 15
-LEASE_PAUSE_SECONDS = 2.0
-"""AWS Budgets sends a notice for each step it crosses, all at once: the later runs wait for the first."""
-
-COMMIT_RECORDS = 90
 STATE_KEY = Key(f"run#{FUNCTION}", "state")
+
+RESTORE_SOURCE = "governor.restore"
+"""Source of the event by which a person asks for machines back."""
+
+PROTECTION_ROUNDS = 4
+"""Stop protection is asked for victims only; a protected one makes room for the next, which is asked then."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +64,20 @@ class GuardDeps:
     budget_name: str
     store: RecordStore
     fleet: Fleet
+    actions: FleetActions
+    commands: Commands
     budgets: Budgets
-    pause: PauseSwitch
+    controls: ControlTexts
     prices: PriceCatalogue
     clock: Callable[[], datetime]
     counted_families: frozenset[str] | None = None
+    checkpoint_documents: frozenset[str] = frozenset()
     sleep: Callable[[float], None] = time.sleep
 
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """What a run did, for logs and metrics."""
+    """What a run did, for logs, metrics, and the person who asked for machines back."""
 
     decision_id: str
     level: str
@@ -74,6 +86,8 @@ class RunReport:
     failed: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
     messages: tuple[str, ...] = ()
+    restores: tuple[str, ...] = ()
+    refused: tuple[Mapping[str, str], ...] = ()
     pause_unreadable: bool = False
     odd_notices: int = 0
 
@@ -97,45 +111,140 @@ def load_state(store: RecordStore) -> GuardState | None:
     return None if record is None else records.guard_state_of(record)
 
 
-def load_ledger(store: RecordStore) -> tuple[StopEntry, ...]:
-    """Every entry of the stop ledger that the budget guard made."""
-    entries = (records.entry_of(record) for record in store.query(records.LEDGER))
-    return tuple(entry for entry in entries if entry.reason == "budget")
+def load_ledger(store: RecordStore) -> tuple[tuple[StopEntry, ...], Mapping[str, frozenset[str]]]:
+    """The budget guard's entries of the stop ledger, and the reasons of others by instance, as long as they stand."""
+    entries = [records.entry_of(record) for record in store.query(records.LEDGER)]
+    others: dict[str, set[str]] = {}
+    for entry in entries:
+        if entry.reason != LEDGER_REASON and entry.status not in records.CLOSED_STATUSES:
+            others.setdefault(entry.instance_id, set()).add(entry.reason)
+    mine = tuple(entry for entry in entries if entry.reason == LEDGER_REASON)
+    return mine, {instance_id: frozenset(reasons) for instance_id, reasons in sorted(others.items())}
 
 
-def gather(deps: GuardDeps, settings: SettingsSnapshot, state: GuardState | None, now: datetime) -> BudgetSnapshot:
+def request_of(trigger: Trigger) -> RestoreRequest | None:
+    """What a person asks back, or None for every other event. Odd parts of it ask for nothing."""
+    if trigger.source != RESTORE_SOURCE:
+        return None
+    detail = trigger.detail
+    listed = detail.get("instances")
+    ids = tuple(str(one) for one in listed) if isinstance(listed, list) else ()
+    by = str(detail.get("by") or "")
+    # Who asks is always a person here; anything that is no ARN is named as one, so that it is never taken for ours.
+    asked_by = by if by.startswith("arn:") else f"arn:unknown:{by or 'somebody'}"
+    return RestoreRequest(asked_by, ids, str(detail.get("decision_id") or ""), detail.get("all") is True)
+
+
+def gather(
+    deps: GuardDeps,
+    settings: SettingsSnapshot,
+    state: GuardState | None,
+    now: datetime,
+    request: RestoreRequest | None = None,
+) -> BudgetSnapshot:
     """Look at everything the decision needs. Reads only."""
+    ledger, others = load_ledger(deps.store)
+    holds = tuple(records.group_hold_of(record) for record in deps.store.query(records.GROUP_HOLDS))
     return BudgetSnapshot(
         stage=deps.stage,
         home_region=deps.home_region,
-        fleet=deps.fleet.observe(),
+        fleet=_with_held_groups(deps.fleet, deps.fleet.observe(), holds),
         budget=deps.budgets.read(),
         prices=deps.prices,
-        pause=parse_pause(deps.pause.read_text(), now),
+        controls=parse_controls(deps.controls.read(), now),
         settings_version=settings.version,
-        ledger=load_ledger(deps.store),
+        ledger=ledger,
         state=state,
         edits=settings.edits,
         counted_families=deps.counted_families,
+        holds=holds,
+        other_reasons=others,
+        checkpoints=_look_at_checkpoints(deps, now),
+        checkpoint_documents=deps.checkpoint_documents,
+        restore_settings=settings.settings.restore,
+        digest_settings=settings.settings.digest,
+        request=request,
     )
+
+
+def _with_held_groups(fleet: Fleet, seen: FleetSnapshot, holds: Sequence[GroupHold]) -> FleetSnapshot:
+    """Groups that we hold are looked at even where they hold no instance any more; unreadable ones stay missing."""
+    known = {(group.region, group.name) for group in seen.groups}
+    missing: dict[str, list[str]] = {}
+    for hold in holds:
+        if hold.open and (hold.region, hold.name) not in known:
+            missing.setdefault(hold.region, []).append(hold.name)
+    found = list(seen.groups)
+    for region, names in sorted(missing.items()):
+        try:
+            found.extend(fleet.look_at_groups(region, names).values())
+        except UnreadableError:
+            continue
+    return replace(seen, groups=tuple(found))
+
+
+def _look_at_checkpoints(deps: GuardDeps, now: datetime) -> tuple[Checkpoint, ...]:
+    """Checkpoints of the last hours, with what SSM says of those that were still running."""
+    found = []
+    for record in deps.store.query(records.CHECKPOINTS):
+        checkpoint = records.checkpoint_of(record)
+        if checkpoint.status == "pending" and checkpoint.command_id and now - checkpoint.sent_at < timedelta(hours=2):
+            said = deps.commands.outcome(checkpoint.region, checkpoint.instance_id, checkpoint.command_id)
+            checkpoint = answered(checkpoint, said.status, said.detail)
+        found.append(checkpoint)
+    return tuple(found)
+
+
+def look_and_decide(
+    fleet: Fleet, snapshot: BudgetSnapshot, settings: SettingsSnapshot, now: datetime
+) -> tuple[BudgetSnapshot, GuardPlan]:
+    """Decide, with the stop protection of the victims read first: EC2 tells it one by one, so only they are asked."""
+    budget = settings.settings.budget
+    plan = decide(snapshot, budget, now)
+    for _ in range(PROTECTION_ROUNDS):
+        by_id = {instance.instance_id: instance for instance in snapshot.fleet.instances}
+        unasked = [
+            by_id[v.instance_id]
+            for v in plan.decision.verdicts
+            if v.verdict is Verdict.STOP and plan.decision.level in ("warn", "stop")
+            if by_id[v.instance_id].stop_protected is None
+        ]
+        if not unasked:
+            break
+        known = _protection_of(fleet, unasked)
+        instances = tuple(replace(i, stop_protected=known.get(i.instance_id, i.stop_protected)) for i in by_id.values())
+        snapshot = replace(snapshot, fleet=replace(snapshot.fleet, instances=instances))
+        plan = decide(snapshot, budget, now)
+        if all(value is None for value in known.values()):
+            break
+    return snapshot, plan
+
+
+def _protection_of(fleet: Fleet, instances: Sequence[Instance]) -> dict[str, bool | None]:
+    known: dict[str, bool | None] = {}
+    for region in sorted({instance.region for instance in instances}):
+        known |= fleet.read_protection(region, [i.instance_id for i in instances if i.region == region])
+    return known
 
 
 def run(deps: GuardDeps, trigger: Trigger) -> RunReport:
     """One whole run. Raises LeaseHeldError or ConflictError when another run is at work: the event is to be retried."""
-    lease = _take_lease(deps, trigger)
+    lease = take_lease(deps.store, trigger.name, lambda: max(deps.clock(), trigger.at), deps.sleep)
     state = load_state(deps.store)
     now = moment_of(trigger, state)
     odd = _odd_notices(deps, trigger, now)
     settings = load_snapshot(deps.store)
     if settings is None:
-        _commit(deps, [], _unsent(deps, odd, now), lease)
+        commit_all(deps.store, [], find_unsent(deps.store, odd, deps.stage, now), lease)
         deps.store.release_lease(lease)
         return RunReport("", "unknown", holds=(ReasonCode.SETTINGS_UNKNOWN.value,), odd_notices=len(odd))
-    snapshot = gather(deps, settings, state, now)
-    plan = decide(snapshot, settings.settings.budget, now)
+    seen = gather(deps, settings, state, now, request_of(trigger))
+    snapshot, plan = look_and_decide(deps.fleet, seen, settings, now)
     plan = replace(plan, state=replace(plan.state, trigger=trigger.name))
-    messages = _record(deps, plan, state, odd, lease)
-    entries = _apply(deps, plan, now)
+    messages = _record(deps, plan, snapshot, state, odd, lease)
+    _run_checkpoints(deps, plan, lease)
+    stops = StopDeps(deps.fleet, deps.actions, deps.controls, deps.sleep)
+    entries = apply_stops(stops, plan, settings.settings.budget, now)
     told = _record_outcomes(deps, plan, snapshot, settings, entries, lease)
     deps.store.release_lease(lease)
 
@@ -150,22 +259,13 @@ def run(deps: GuardDeps, trigger: Trigger) -> RunReport:
         failed=ids(StopStatus.FAILED),
         withheld=ids(StopStatus.WITHHELD),
         messages=(*messages, *told),
-        pause_unreadable=not snapshot.pause.readable,
+        restores=tuple(restore.instance_id for restore in plan.decision.restores),
+        refused=tuple(
+            {"instance_id": v.instance_id, "code": v.reason.code.value, "why": words(v.reason)} for v in plan.refused
+        ),
+        pause_unreadable=not snapshot.controls.pause.readable,
         odd_notices=len(odd),
     )
-
-
-def _take_lease(deps: GuardDeps, trigger: Trigger) -> Lease:
-    """Take the lease, waiting for another run to end. Raises LeaseHeldError where it does not within half a minute."""
-    for attempt in range(1, LEASE_TRIES + 1):
-        moment = max(deps.clock(), trigger.at)
-        try:
-            return deps.store.take_lease(FUNCTION, trigger.name, moment, LEASE_SECONDS)
-        except LeaseHeldError:
-            if attempt == LEASE_TRIES:
-                raise
-            deps.sleep(LEASE_PAUSE_SECONDS)
-    raise AssertionError("unreachable")
 
 
 def _odd_notices(deps: GuardDeps, trigger: Trigger, now: datetime) -> tuple[Message, ...]:
@@ -177,21 +277,18 @@ def _odd_notices(deps: GuardDeps, trigger: Trigger, now: datetime) -> tuple[Mess
     return tuple(odd)
 
 
-def _unsent(deps: GuardDeps, messages: Iterable[Message], now: datetime) -> list[tuple[Message, tuple[Record, ...]]]:
-    """Messages whose fact has not been told yet, with their records."""
-    built = {message.key: (message, records.message_records(message, deps.stage, now)) for message in messages}
-    keys = [record.key for _, found in built.values() for record in found]
-    present = deps.store.present(keys) if keys else frozenset()
-    return [(message, found) for message, found in built.values() if found[0].key not in present]
-
-
 def _record(
-    deps: GuardDeps, plan: GuardPlan, before: GuardState | None, odd: Sequence[Message], lease: Lease
+    deps: GuardDeps,
+    plan: GuardPlan,
+    snapshot: BudgetSnapshot,
+    before: GuardState | None,
+    odd: Sequence[Message],
+    lease: Lease,
 ) -> tuple[str, ...]:
-    """Store what was decided, before anything is done: messages, ledger, decision, memory."""
+    """Store what was decided, before anything is done: messages, ledger, groups, decision, memory."""
     decision = plan.decision
     now = decision.decided_at
-    unsent = _unsent(deps, (*decision.messages, *odd), now)
+    unsent = find_unsent(deps.store, (*decision.messages, *odd), deps.stage, now)
     state = plan.state
     writes: list[Write] = []
     news = before is None or before.fingerprint != state.fingerprint or bool(unsent)
@@ -204,74 +301,35 @@ def _record(
         writes = [Write(stored, "absent"), Write(event, "absent")]
     writes.append(Write(records.guard_state_record(FUNCTION, state), "newer"))
     ledger = [Write(records.ledger_record(entry)) for entry in plan.ledger]
-    _commit(deps, [*ledger, *writes], unsent, lease)
+    holds = [Write(records.group_hold_record(hold)) for hold in plan.holds]
+    running = [
+        Write(records.checkpoint_record(checkpoint))
+        for checkpoint in snapshot.checkpoints
+        if checkpoint.status != "pending" and now - checkpoint.sent_at < timedelta(hours=2)
+    ]
+    # What people gave and groups were comes before the ledger's intents, the memory of this run last.
+    commit_all(deps.store, [*holds, *ledger, *running, *writes], unsent, lease)
     return tuple(message.key for message, _ in unsent)
 
 
-def _commit(
-    deps: GuardDeps,
-    writes: Sequence[Write],
-    unsent: Sequence[tuple[Message, tuple[Record, ...]]],
-    lease: Lease,
-) -> None:
-    """All in one transaction where it fits; else messages first, so that no fact is stored that nobody was told."""
-    ordered = [Write(record, "absent") for _, found in unsent for record in found] + list(writes)
-    for start in range(0, len(ordered), COMMIT_RECORDS):
-        deps.store.commit(ordered[start : start + COMMIT_RECORDS], lease)
-
-
-def _apply(deps: GuardDeps, plan: GuardPlan, now: datetime) -> tuple[StopEntry, ...]:
-    """Stop what was decided, Region by Region, each batch past the guard with the pause and the facts read again."""
-    entries = {entry.instance_id: entry for entry in plan.intended}
-    done: list[StopEntry] = []
-    limits = plan.limits
-    for region in sorted({stop.region for stop in plan.decision.stops}):
-        stops = [stop for stop in plan.decision.stops if stop.region == region]
-        moved = [
-            replace(
-                entries[stop.instance_id],
-                status=status,
-                detail=detail,
-                withheld_code=code,
-                accepted_at=now if status is StopStatus.ACCEPTED else entries[stop.instance_id].accepted_at,
-                updated_at=now,
-            )
-            for stop, status, detail, code in _stop_batch(deps, plan.decision, stops, limits, now)
-        ]
-        accepted = sum(entry.status is StopStatus.ACCEPTED for entry in moved)
-        limits = replace(
-            limits, max_count=limits.max_count - accepted, already_stopped=limits.already_stopped + accepted
+def _run_checkpoints(deps: GuardDeps, plan: GuardPlan, lease: Lease) -> None:
+    """Start the documents that save work. Each is stored before it is sent, so that a retry does not send it again."""
+    now = plan.decision.decided_at
+    for run_checkpoint in plan.decision.checkpoints:
+        wanted = _checkpoint(run_checkpoint, now)
+        record = records.checkpoint_record(wanted)
+        if record.key in deps.store.present([record.key]):
+            continue
+        deps.store.commit([Write(record)], lease)
+        command_id, error = deps.commands.send(
+            wanted.region, wanted.instance_id, wanted.document, f"GPU Governor {deps.stage}: before a budget stop"
         )
-        done.extend(moved)
-    return tuple(done)
+        sent = replace(wanted, command_id=command_id) if command_id else answered(wanted, "failed", error)
+        deps.store.commit([Write(records.checkpoint_record(sent))], lease)
 
 
-def _stop_batch(
-    deps: GuardDeps, decision: Decision, stops: Sequence[StopInstance], limits: StopLimits, now: datetime
-) -> list[tuple[StopInstance, StopStatus, str, str]]:
-    """What became of each stop: status, detail, and the code of the reason where the guard withheld it."""
-    region = stops[0].region
-    facts: Mapping[str, Instance]
-    try:
-        facts = deps.fleet.look_again(region, [stop.instance_id for stop in stops])
-    except UnreadableError as error:
-        detail = f"the facts could not be read again: {error}"
-        return [(stop, StopStatus.WITHHELD, detail, "unreadable") for stop in stops]
-    pause = parse_pause(deps.pause.read_text(), now)
-    permit = permit_stops(stops, facts, mode=decision.mode, pause=pause, limits=limits)
-    results = [(stop, StopStatus.WITHHELD, words(reason), reason.code.value) for stop, reason in permit.refused]
-    if permit.allowed:
-        answers = {
-            answer.instance_id: answer
-            for answer in deps.fleet.stop(region, [stop.instance_id for stop in permit.allowed])
-        }
-        for stop in permit.allowed:
-            answer = answers[stop.instance_id]
-            if answer.accepted:
-                results.append((stop, StopStatus.ACCEPTED, "", ""))
-            else:
-                results.append((stop, StopStatus.FAILED, answer.error, ""))
-    return results
+def _checkpoint(wanted: RunCheckpoint, now: datetime) -> Checkpoint:
+    return Checkpoint(wanted.instance_id, wanted.region, wanted.launched_at, wanted.document, sent_at=now)
 
 
 def _record_outcomes(
@@ -285,18 +343,14 @@ def _record_outcomes(
     """Store what EC2 answered, and tell people of what did not work."""
     if not entries:
         return ()
-    scene = budget_messages.Scene(
-        stage=deps.stage,
-        home_region=deps.home_region,
-        budget_name=snapshot.budget.name,
-        period=plan.state.period,
-        settings=settings.settings.budget,
-        decision=plan.decision,
+    scene = OutcomeScene(
+        deps.stage,
+        deps.home_region,
+        snapshot.budget.name,
+        plan.decision.decided_at,
+        settings.settings.budget.manual_start_grace_hours,
     )
-    told = budget_messages.stops_failed(scene, tuple(e for e in entries if e.status is StopStatus.FAILED))
-    withheld = tuple(entry for entry in entries if entry.status is StopStatus.WITHHELD)
-    if withheld:
-        told.append(budget_messages.stops_withheld(scene, withheld))
-    unsent = _unsent(deps, told, plan.decision.decided_at)
-    _commit(deps, [Write(records.ledger_record(entry)) for entry in entries], unsent, lease)
+    told = tell_answers(tuple(entries), scene)
+    unsent = find_unsent(deps.store, told, deps.stage, plan.decision.decided_at)
+    commit_all(deps.store, [Write(records.ledger_record(entry)) for entry in entries], unsent, lease)
     return tuple(message.key for message, _ in unsent)

@@ -35,6 +35,7 @@ class ResourceRequest(BaseModel):
     stack_id: str = Field(default="", alias="StackId")
     request_id: str = Field(default="", alias="RequestId")
     logical_id: str = Field(default="", alias="LogicalResourceId")
+    physical_id: str = Field(default="", alias="PhysicalResourceId")
 
 
 Send = Callable[[str, bytes], None]

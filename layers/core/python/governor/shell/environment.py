@@ -41,7 +41,7 @@ def _tag_keys(value: object) -> object:
     try:
         return TagKeys(**found)
     except TypeError as error:
-        raise ValueError("names a tag that is not managed, criticality, project or pool") from error
+        raise ValueError("names a tag that is not managed, criticality, project, pool, keep or checkpoint") from error
 
 
 Arn = Annotated[str, Field(pattern=r"^arn:[a-z-]+:[a-z0-9-]+:[a-z0-9-]*:[0-9]*:.+$")]
@@ -62,7 +62,8 @@ class Environment(BaseModel):
     account_id: str = Field(alias="ACCOUNT_ID", pattern=r"^[0-9]{12}$", description="the twelve digits of the account")
     service: str = Field(alias="POWERTOOLS_SERVICE_NAME", min_length=1, description="the name of the function")
     tag_keys: Annotated[TagKeys, BeforeValidator(_tag_keys)] = Field(
-        alias="TAG_KEYS", description="a JSON object with the tag keys managed, criticality, project and pool"
+        alias="TAG_KEYS",
+        description="a JSON object with the tag keys managed, criticality, project, pool, keep and checkpoint",
     )
 
     @property
@@ -83,6 +84,18 @@ class GuardBudgetEnvironment(Environment):
         alias="BUDGET_FAMILIES", min_length=1, description="the instance families that the budget counts, with commas"
     )
 
+    checkpoint_documents: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
+        (),
+        alias="CHECKPOINT_DOCUMENTS",
+        description="the SSM documents that may run before a stop, with commas",
+    )
+
+
+class ConfirmActionsEnvironment(Environment):
+    """The environment of `confirm_actions`."""
+
+    budget_name: str = Field(alias="BUDGET_NAME", min_length=1, description="the name of the AWS budget of the stage")
+
 
 class SendMessagesEnvironment(Environment):
     """The environment of `send_messages`."""
@@ -102,11 +115,21 @@ class SeedSettingsEnvironment(Environment):
     )
 
 
+class CheckRetiredEnvironment(Environment):
+    """The environment of `check_retired`."""
+
+    force_destroy: bool = Field(
+        alias="FORCE_DESTROY", description="true where the stage may be deleted as it stands, else false"
+    )
+
+
 MODELS: Mapping[str, type[Environment]] = {
     "check_settings": CheckSettingsEnvironment,
     "guard_budget": GuardBudgetEnvironment,
+    "confirm_actions": ConfirmActionsEnvironment,
     "send_messages": SendMessagesEnvironment,
     "seed_settings": SeedSettingsEnvironment,
+    "check_retired": CheckRetiredEnvironment,
 }
 """The model of each function's environment."""
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,6 +46,7 @@ class Trigger:
     notices: tuple[BudgetNotice | UnreadableNotice, ...] = ()
     detail_type: str = ""
     event_id: str = ""
+    detail: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -77,4 +78,4 @@ def read_trigger(event: Any, clock: Callable[[], datetime]) -> Trigger:
         notices = tuple(parse_budget_notice(r.sns.message) for r in seen.records)
         event_id = ",".join(r.sns.message_id for r in seen.records)
         return Trigger("budget-notice", max(moments) if moments else _utc(clock()), notices, event_id=event_id)
-    return Trigger(seen.source or "unknown", at, detail_type=seen.detail_type, event_id=seen.id)
+    return Trigger(seen.source or "unknown", at, detail_type=seen.detail_type, event_id=seen.id, detail=seen.detail)

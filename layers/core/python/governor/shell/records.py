@@ -6,6 +6,10 @@
 | `run#<function>` | `state` | what a function remembers; also its heartbeat (outbox `run`) |
 | `lease#<name>` | `lease` | the right to act |
 | `ledger` | `<instance>#<reason>#<launch time>` | stop ledger |
+| `ledger-group` | `<region>#<group>` | what we changed of an Auto Scaling group |
+| `checkpoint` | `<instance>#<launch time>#<sent>` | documents that saved work before a stop |
+| `taken` | `tag#...`, `group#...` | what people let the command change, with what was before |
+| `retired` | `retired` | the stage was given back |
 | `day#<date>` | `<time>#<function>` | decisions, by day |
 | `instance#<id>`, `pool#<name>` | `<time>#<function>` | what a decision said of one instance or pool |
 | `message#<key>` | `mail`, `slack`, `event` | messages on their way out |
@@ -21,8 +25,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from governor.domain.budget_snapshot import GuardState
+from governor.domain.budget_snapshot import Checkpoint, GuardState
 from governor.domain.decisions import Decision, InstanceVerdict, Message
+from governor.domain.groups import GroupHold
 from governor.domain.ledger import StopEntry, StopStatus
 from governor.ports import Key, Record
 
@@ -48,7 +53,12 @@ _VERDICT: TypeAdapter[InstanceVerdict] = TypeAdapter(InstanceVerdict)
 _ENTRY: TypeAdapter[StopEntry] = TypeAdapter(StopEntry)
 _GUARD_STATE: TypeAdapter[GuardState] = TypeAdapter(GuardState)
 
+_HOLD: TypeAdapter[GroupHold] = TypeAdapter(GroupHold)
+_CHECKPOINT: TypeAdapter[Checkpoint] = TypeAdapter(Checkpoint)
+
 LEDGER = "ledger"
+GROUP_HOLDS = "ledger-group"
+CHECKPOINTS = "checkpoint"
 
 
 def expiry(now: datetime, days: int = KEEP_DAYS) -> int:
@@ -117,6 +127,8 @@ def decision_records(decision: Decision, stage: str) -> tuple[Record, Record]:
         "settings_version": decision.settings_version,
         "stops": [stop.instance_id for stop in decision.stops],
         "holds": [hold.code.value for hold in decision.holds],
+        "restores": [restore.instance_id for restore in decision.restores],
+        "restore_count": len(decision.restores),
     }
     stored = Record(key, body, expires_at=expiry(now))
     return stored, event_record(f"decision#{decision.decision_id}", DECISION_EVENT, detail, now)
@@ -154,10 +166,41 @@ def index_records(decision: Decision) -> Iterable[Record]:
         yield Record(Key(f"pool#{pool}", moment), body, expires_at=expiry(decision.decided_at))
 
 
+CLOSED_STATUSES = frozenset(
+    {StopStatus.GONE, StopStatus.WITHHELD, StopStatus.RESTARTED, StopStatus.TERMINATED, StopStatus.RESTORED}
+)
+"""Nothing more comes of these; they are kept for two months, for the digest and for people's grace."""
+
+
+def group_hold_record(hold: GroupHold) -> Record:
+    """What we changed of a group; closed ones expire after a while."""
+    expires = None if hold.open else expiry(hold.updated_at, days=62)
+    return Record(
+        Key(GROUP_HOLDS, f"{hold.region}#{hold.name}"), _HOLD.dump_python(hold, mode="json"), expires_at=expires
+    )
+
+
+def group_hold_of(record: Record) -> GroupHold:
+    """What we changed of a group. Raises pydantic.ValidationError for a record that is none."""
+    return _HOLD.validate_python(record.body)
+
+
+def checkpoint_record(checkpoint: Checkpoint) -> Record:
+    """A run of a checkpoint document."""
+    sort = f"{checkpoint.instance_id}#{checkpoint.launched_at.isoformat()}#{checkpoint.sent_at.isoformat()}"
+    body = _CHECKPOINT.dump_python(checkpoint, mode="json")
+    return Record(Key(CHECKPOINTS, sort), body, expires_at=expiry(checkpoint.sent_at, days=7))
+
+
+def checkpoint_of(record: Record) -> Checkpoint:
+    """A run of a checkpoint document. Raises pydantic.ValidationError for a record that is none."""
+    return _CHECKPOINT.validate_python(record.body)
+
+
 def ledger_record(entry: StopEntry) -> Record:
     """An entry of the stop ledger. Ended ones that can no longer matter expire after a while."""
     sort = f"{entry.instance_id}#{entry.reason}#{entry.launched_at.isoformat()}"
-    closed = entry.status in (StopStatus.GONE, StopStatus.WITHHELD, StopStatus.RESTARTED)
+    closed = entry.status in CLOSED_STATUSES
     expires = expiry(entry.updated_at, days=62) if closed else None
     return Record(Key(LEDGER, sort), _ENTRY.dump_python(entry, mode="json"), expires_at=expires)
 

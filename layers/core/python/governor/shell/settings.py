@@ -25,9 +25,11 @@ from governor.aws.parameter_store import ParameterTree
 from governor.aws.state_table import DynamoDbStateTable
 from governor.domain.budget_snapshot import ThresholdEdit
 from governor.domain.settings import (
+    ANY,
+    NONE,
+    SAME,
     SETTINGS,
     SPEC_BY_NAME,
-    Mode,
     SettingError,
     Settings,
     SettingSpec,
@@ -83,11 +85,19 @@ def _matching(spec: SettingSpec) -> Callable[[object], object]:
     def check(value: object) -> object:
         if not isinstance(value, str) or pattern.fullmatch(value) is None:
             raise ValueError(spec.rule)
-        if spec.kind is not ValueKind.WORDS:
+        if spec.kind is ValueKind.OPTIONAL_NUMBER and value == SAME:
+            return None
+        if (spec.kind is ValueKind.TAGS and value == ANY) or (spec.kind is ValueKind.PAIRS and value == NONE):
+            return ()
+        if spec.kind not in (ValueKind.WORDS, ValueKind.TAGS, ValueKind.PAIRS):
             return value
-        words = tuple(value.split(","))
+        words = tuple(word.strip() for word in value.split(","))
         if len(set(words)) != len(words):
             raise ValueError(f"{spec.rule}, each one once")
+        if spec.kind is not ValueKind.WORDS and not all(word.partition("=")[0].strip() for word in words):
+            raise ValueError(f"{spec.rule}, each with a name")
+        if spec.kind is not ValueKind.WORDS:
+            return tuple((key.strip(), text.strip()) for key, _, text in (word.partition("=") for word in words))
         return words
 
     return check
@@ -96,16 +106,20 @@ def _matching(spec: SettingSpec) -> Callable[[object], object]:
 _TYPES: Mapping[ValueKind, Any] = {
     ValueKind.NUMBER: float,
     ValueKind.INTEGER: int,
-    ValueKind.CHOICE: Mode,
     ValueKind.WORDS: tuple[str, ...],
+    ValueKind.OPTIONAL_NUMBER: float | None,
+    ValueKind.TAGS: tuple[tuple[str, str], ...],
+    ValueKind.PAIRS: tuple[tuple[str, str], ...],
 }
+"""A choice has the type of its choices."""
 
 
 def _field(spec: SettingSpec) -> Any:
     bounds = (
         Field(alias=spec.name, ge=spec.minimum, le=spec.maximum) if spec.minimum is not None else Field(alias=spec.name)
     )
-    return (Annotated[_TYPES[spec.kind], BeforeValidator(_matching(spec))], bounds)
+    kind = type(spec.choices[0]) if spec.kind is ValueKind.CHOICE else _TYPES[spec.kind]
+    return (Annotated[kind, BeforeValidator(_matching(spec))], bounds)
 
 
 _TREE: type[BaseModel] = create_model(

@@ -20,6 +20,8 @@ class Metric(StrEnum):
     SETTINGS_UNREADABLE = "SettingsUnreadable"
     PAUSE_UNREADABLE = "PauseUnreadable"
     STOP_FAILURES = "StopFailures"
+    START_FAILURES = "StartFailures"
+    STARTS_GIVEN_UP = "StartsGivenUp"
     UNREADABLE_BUDGET_NOTICE = "UnreadableBudgetNotice"
 
 
