@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stacks.config import StageConfig
-from stacks.permissions import FUNCTIONS
+from stacks.function_permissions import FUNCTIONS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -37,7 +37,7 @@ def find_artifacts(stage: StageConfig, root: Path = ROOT) -> Artifacts:
         dependency_layer=root / stage.dependency_layer,
     )
     problems = [
-        f"lambdas/{name}/handler.py is missing; restore it, or remove {name} from stacks/permissions.py."
+        f"lambdas/{name}/handler.py is missing; restore it, or remove {name} from stacks/function_permissions.py."
         for name, folder in artifacts.functions.items()
         if not (folder / "handler.py").is_file()
     ]

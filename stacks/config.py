@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import platform
 import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
     StringConstraints,
     ValidationError,
@@ -23,13 +21,17 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails
 
+from stacks.sections import BudgetConfig, NativeBrake, Section, Subscribers, TagKeys, is_unique
+
 CDK_JSON = Path(__file__).resolve().parents[1] / "cdk.json"
 
 RUNTIMES = ("python3.11", "python3.12", "python3.13", "python3.14")
 ARCHITECTURES = ("arm64", "x86_64")
 LOG_RETENTION_DAYS = (1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3653)
-# AWS Budgets: at most ten notifications a budget, the forecast is one of them.
-MAX_LADDER_STEPS = 9
+# A role holds at most 10,240 characters of policy, and what the guard may do names each Region several times.
+MAX_REGIONS = 12
+MAX_CHECKPOINT_DOCUMENTS = 10
+MAX_VOLUME_KEYS = 24
 # Where CloudFormation makes AWS Budgets (CDK 2.275.0); the home Region holds the budget, further Regions may be any.
 HOME_REGIONS = (
     "ap-northeast-1",
@@ -98,21 +100,9 @@ def _is_known_runtime(value: str) -> str:
     return value
 
 
-def _is_unique(values: tuple[str, ...]) -> tuple[str, ...]:
-    if len(set(values)) != len(values):
-        raise ValueError("an entry stands there twice")
-    return values
-
-
-def _is_ascending(values: tuple[float, ...]) -> tuple[float, ...]:
-    if any(low >= high for low, high in itertools.pairwise(values)):
-        raise ValueError("the steps do not ascend")
-    return values
-
-
-def _is_not_reserved(value: str) -> str:
-    if value.lower().startswith("aws:"):
-        raise ValueError("aws: is reserved by AWS")
+def _is_not_of_aws(value: str) -> str:
+    if re.match("aws|amazon|amzn", value, re.IGNORECASE):
+        raise ValueError("names that start with aws, amazon or amzn belong to AWS")
     return value
 
 
@@ -123,103 +113,28 @@ def _is_retention(value: int) -> int:
 
 
 Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-\d+$")]
-Family = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]{1,15}$")]
-Email = Annotated[str, StringConstraints(pattern=r"^[^@\s]+@[^@\s]+\.[^@\s]+$")]
-# The key becomes part of an IAM condition key, where `*`, `?` and `$` would not be plain text.
-TagKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9 _.:/=+@-]{1,128}$"), AfterValidator(_is_not_reserved)]
 SettingName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9-]*(/[a-z0-9][a-z0-9-]*)+$")]
 SettingText = Annotated[str, BeforeValidator(_as_text), StringConstraints(min_length=1, max_length=4096)]
-Percent = Annotated[float, Field(gt=0, le=1000)]
+KeyArn = Annotated[
+    str, StringConstraints(pattern=r"^arn:aws(-cn)?:kms:[a-z]{2}(-[a-z]+)+-\d+:\d{12}:key/(mrk-)?[0-9a-f-]{32,36}$")
+]
+# A document of AWS, such as AWS-RunShellScript, runs whatever it is given; the Governor runs only what people wrote.
+DocumentName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{3,128}$"), AfterValidator(_is_not_of_aws)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
-
-
-GPU_FAMILIES = (
-    "g4ad",
-    "g4dn",
-    "g5",
-    "g5g",
-    "g6",
-    "g6e",
-    "g6f",
-    "g7",
-    "g7e",
-    "gr6",
-    "gr6f",
-    "p3",
-    "p3dn",
-    "p4d",
-    "p4de",
-    "p5",
-    "p5e",
-    "p5en",
-    "p6-b200",
-    "p6-b300",
-)
-"""EC2 families with GPUs, as of 2026-11: what a budget counts unless `families` says otherwise."""
-
-
-class BudgetConfig(_Section):
-    """The AWS budget of a stage."""
-
-    limit_usd: float = Field(
-        gt=0, le=10_000_000, description="the limit for one month in US dollars, above 0 and at most 10000000"
-    )
-    threshold_percents: Annotated[tuple[Percent, ...], AfterValidator(_is_ascending)] = Field(
-        min_length=1,
-        max_length=MAX_LADDER_STEPS,
-        description=(
-            f"1 to {MAX_LADDER_STEPS} percentages of the limit, above 0 and ascending, such as [50, 80, 95, 100]"
-        ),
-    )
-    forecast_percent: Percent = Field(
-        description="the percentage of the limit at which a forecast gives notice, above 0 and at most 1000"
-    )
-    families: Annotated[tuple[Family, ...], AfterValidator(_is_unique)] = Field(
-        GPU_FAMILIES,
-        min_length=1,
-        description='the instance families that the budget counts, each once, such as ["p4d", "g4dn"]',
-    )
-
-
-class TagKeys(_Section):
-    """The tag keys by which people tell the Governor what it may do."""
-
-    managed: TagKey = Field("governor:managed", description="a tag key of 1 to 128 plain characters")
-    criticality: TagKey = Field("governor:criticality", description="a tag key of 1 to 128 plain characters")
-    project: TagKey = Field("governor:project", description="a tag key of 1 to 128 plain characters")
-    pool: TagKey = Field("governor:pool", description="a tag key of 1 to 128 plain characters")
-
-    @model_validator(mode="after")
-    def _differ(self) -> Self:
-        # IAM compares the key in a condition without regard to case.
-        if len({key.lower() for key in self.model_dump().values()}) != len(self.model_dump()):
-            raise ValueError("two of the four tag keys are the same; give each its own key")
-        return self
-
-
-_EMAILS = 'a list of e-mail addresses, such as ["ops@example.com"], or []'
-
-
-class Subscribers(_Section):
-    """Who gets mail from which topic; each address has to confirm once."""
-
-    page: tuple[Email, ...] = Field((), description=_EMAILS)
-    warn: tuple[Email, ...] = Field((), description=_EMAILS)
-    info: tuple[Email, ...] = Field((), description=_EMAILS)
-
-
-class StageConfig(_Section):
+class StageConfig(Section):
     """One stage. `regions` starts with the home Region; `runtime` and `architecture` are resolved, never `host`."""
 
     name: str = Field(
         pattern=r"^[a-z][a-z0-9-]{0,15}$",
         description="a stage name of at most 16 lower-case letters, digits and hyphens, starting with a letter",
     )
-    regions: Annotated[tuple[Region, ...], AfterValidator(_is_unique)] = Field(
-        min_length=1, description='a list of Regions, each once, the home Region first, such as ["eu-west-1"]'
+    regions: Annotated[tuple[Region, ...], AfterValidator(is_unique)] = Field(
+        min_length=1,
+        max_length=MAX_REGIONS,
+        description=(
+            f'a list of at most {MAX_REGIONS} Regions, each once, the home Region first, such as ["eu-west-1"]'
+        ),
     )
     initial_mode: Literal["off", "observe", "enforce"] = Field(description='"off", "observe" or "enforce"')
     runtime: Annotated[str, AfterValidator(_resolve_runtime), AfterValidator(_is_known_runtime)] = Field(
@@ -231,10 +146,33 @@ class StageConfig(_Section):
         description='"arm64", "x86_64", or "host" in a stage that runs here'
     )
     budget: BudgetConfig = Field(description="an object with limit_usd, threshold_percents, forecast_percent, families")
-    tag_keys: TagKeys = Field(TagKeys(), description="an object with managed, criticality, project, pool")
+    tag_keys: TagKeys = Field(
+        TagKeys(), description="an object with managed, criticality, project, pool, keep, checkpoint"
+    )
     subscribers: Subscribers = Field(Subscribers(), description="an object with page, warn, info")
     settings: dict[SettingName, SettingText] = Field(
         {}, description='an object from setting name to text, such as {"budget/grace-minutes": "5"}'
+    )
+    checkpoint_documents: Annotated[tuple[DocumentName, ...], AfterValidator(is_unique)] = Field(
+        (),
+        max_length=MAX_CHECKPOINT_DOCUMENTS,
+        description=(
+            f"a list of at most {MAX_CHECKPOINT_DOCUMENTS} names of SSM documents of this account "
+            "that may run before a stop, each once, "
+            'such as ["Governor-SaveCheckpoint"], or []'
+        ),
+    )
+    volume_key_arns: Annotated[tuple[KeyArn, ...], AfterValidator(is_unique)] = Field(
+        (),
+        max_length=MAX_VOLUME_KEYS,
+        description=(
+            f"a list of at most {MAX_VOLUME_KEYS} ARNs of the KMS keys of encrypted volumes, "
+            "each once and in a listed Region, such as "
+            '["arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"], or []'
+        ),
+    )
+    native_brake: NativeBrake | None = Field(
+        None, description="an object with percent, role_names, families, or leave it out for no brake"
     )
     keep_state: bool = Field(description="true to keep table, bucket and key when the stacks are deleted, else false")
     reserve_concurrency: bool = Field(
@@ -263,6 +201,17 @@ class StageConfig(_Section):
                 f"regions starts with {self.home_region}, where CloudFormation makes no budgets; "
                 f"put a Region such as {(near or ['us-east-1'])[0]} first and {self.home_region} after it"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _keys_lie_where_volumes_are(self) -> Self:
+        for arn in self.volume_key_arns:
+            partition, region = arn.split(":")[1], arn.split(":")[3]
+            if region not in self.regions or partition != self.partition:
+                raise ValueError(
+                    f"volume_key_arns holds {arn}, which no volume of {', '.join(self.regions)} can use; "
+                    "remove it or write the ARN of a key of a listed Region"
+                )
         return self
 
     @property
@@ -341,6 +290,14 @@ def load_stage(name: str | None, path: Path = CDK_JSON) -> StageConfig:
         raise StageError([_sentence(where, detail) for detail in _one_each(error.errors())]) from error
 
 
+def read_switch(name: str, value: object) -> bool:
+    """What `-c NAME=true|false` says; false where it is not given. Raises StageError."""
+    text = str(value).lower()
+    if value is not None and text not in ("true", "false"):
+        raise StageError([f"The context {name} is {_shown(value)}; write `-c {name}=true`, or leave it out."])
+    return value is not None and text == "true"
+
+
 def _one_each(details: Sequence[ErrorDetails]) -> list[ErrorDetails]:
     """The first complaint about each place; a list with a bad entry is not bad in itself."""
     first: dict[tuple[int | str, ...], ErrorDetails] = {}
@@ -386,10 +343,18 @@ def _section(fields: tuple[str, ...]) -> type[BaseModel] | None:
     model: type[BaseModel] = StageConfig
     for name in fields:
         info = model.model_fields.get(name)
-        if info is None or not (isinstance(info.annotation, type) and issubclass(info.annotation, BaseModel)):
+        found = None if info is None else _model_of(info.annotation)
+        if found is None:
             return None
-        model = info.annotation
+        model = found
     return model
+
+
+def _model_of(annotation: object) -> type[BaseModel] | None:
+    """The model that an annotation names, also where the section may be left out."""
+    candidates = get_args(annotation) or (annotation,)
+    found = [one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)]
+    return found[0] if found else None
 
 
 def _siblings(fields: tuple[str, ...]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aws_cdk import Aws, CfnOutput, Stack
 from aws_cdk import aws_events as events
@@ -16,11 +16,12 @@ from stacks.config import StageConfig
 from stacks.constructs.budget_ladder import BudgetLadder
 from stacks.constructs.governor_function import GovernorFunction
 from stacks.constructs.managed_policies import ManagedPolicies
+from stacks.constructs.native_brake import NativeBrake
 from stacks.constructs.settings_seeder import SettingsSeeder
 from stacks.constructs.topic import TopicPublishers
 from stacks.environment import stack_options
-from stacks.permissions import Scope
 from stacks.state import StateStack
+from stacks.statements import Scope
 
 # Records of the outbox: what is to be sent, and the heartbeat of a run, which shows that sending works.
 OUTBOX_FILTERS: tuple[Mapping[str, object], ...] = (
@@ -29,6 +30,9 @@ OUTBOX_FILTERS: tuple[Mapping[str, object], ...] = (
 )
 CHECK_SETTINGS_MINUTES = 1
 GUARD_BUDGET_MINUTES = 5
+CONFIRM_ACTIONS_MINUTES = 5
+# What can be the final state of a stop or a start, or the first sign of one that somebody else made.
+WATCHED_STATES = ("running", "stopped", "terminated", "shutting-down")
 
 
 class ControlStack(Stack):
@@ -43,8 +47,9 @@ class ControlStack(Stack):
         artifacts: Artifacts,
         schema_hash: str,
         initial_settings: Mapping[str, str],
+        force_destroy: bool,
     ) -> None:
-        """Make the stack of a stage in its home Region."""
+        """Make the stack of a stage in its home Region; `force_destroy` lets a stage go that was not retired."""
         super().__init__(
             scope,
             f"{stage.stack_prefix}-Control",
@@ -67,9 +72,20 @@ class ControlStack(Stack):
         self.guard_budget = self._make_function(
             "GuardBudget",
             "Warns and stops non-critical GPU instances when the budget is used up",
-            {"BUDGET_NAME": self.budget.name, "BUDGET_FAMILIES": ",".join(stage.budget.families)},
+            {
+                "BUDGET_NAME": self.budget.name,
+                "BUDGET_FAMILIES": ",".join(stage.budget.families),
+                # An empty variable would name one document without a name.
+                **_unless_empty("CHECKPOINT_DOCUMENTS", stage.checkpoint_documents),
+            },
             timeout_seconds=300,
             memory_mib=1024,
+        )
+        self.confirm_actions = self._make_function(
+            "ConfirmActions",
+            "Sees what became of each stop and start, and starts again what is to be restored",
+            {"BUDGET_NAME": self.budget.name},
+            timeout_seconds=300,
         )
         self.send_messages = self._make_function(
             "SendMessages",
@@ -89,7 +105,23 @@ class ControlStack(Stack):
             {"INITIAL_SETTINGS": json.dumps(dict(initial_settings), sort_keys=True)},
             timeout_seconds=300,
         )
-        self.functions = (self.check_settings, self.guard_budget, self.send_messages, self.seed_settings)
+        # Here and not beside its custom resource in the Watch stack: CloudFormation never updates a stack again whose
+        # deletion was refused, and people may then still deploy this one with another answer.
+        self.check_retired = self._make_function(
+            "CheckRetired",
+            "Keeps the stacks from being deleted before the stage was given back",
+            {"FORCE_DESTROY": "true" if force_destroy else "false"},
+            timeout_seconds=60,
+        )
+        self.functions = (
+            self.check_settings,
+            self.guard_budget,
+            self.confirm_actions,
+            self.send_messages,
+            self.seed_settings,
+            self.check_retired,
+        )
+        self.brake = self._make_brake()
         self._allow_publishing()
         seeder = SettingsSeeder(
             self,
@@ -129,6 +161,9 @@ class ControlStack(Stack):
             "stage": stage.name,
             "managed_key": stage.tag_keys.managed,
             "criticality_key": stage.tag_keys.criticality,
+            "tag_keys": tuple(stage.tag_keys.model_dump().values()),
+            "checkpoint_documents": stage.checkpoint_documents,
+            "volume_key_arns": stage.volume_key_arns,
             "budget_name": self.budget.name,
             "table_arn": state.table.table_arn,
             "stream_arn": state.table.table_stream_arn or "",
@@ -141,7 +176,26 @@ class ControlStack(Stack):
         }
 
     def _people_scope(self) -> Scope:
-        return {**self._permission_scope, "log_group_arns": [one.log_group.log_group_arn for one in self.functions]}
+        return {
+            **self._permission_scope,
+            "log_group_arns": [one.log_group.log_group_arn for one in self.functions],
+            "function_role_arns": [one.role.role_arn for one in self.functions],
+            "guard_function_arn": self.guard_budget.function.function_arn,
+            "brake_action_id": "" if self.brake is None else self.brake.action_id,
+        }
+
+    def _make_brake(self) -> NativeBrake | None:
+        if self._stage.native_brake is None:
+            return None
+        return NativeBrake(
+            self,
+            "NativeBrake",
+            stage=self._stage,
+            config=self._stage.native_brake,
+            budget_name=self.budget.name,
+            topic=self._state.page_topic,
+            permission_scope=self._permission_scope,
+        )
 
     def _make_function(
         self,
@@ -189,7 +243,17 @@ class ControlStack(Stack):
             "SlackPublishers": (self._state.slack_topic, False),
         }
         for construct_id, (topic, alarms) in topics.items():
-            TopicPublishers(self, construct_id, topic=topic, publisher=self.send_messages.role, alarms=alarms)
+            publishers = TopicPublishers(
+                self,
+                construct_id,
+                topic=topic,
+                publisher=self.send_messages.role,
+                alarms=alarms,
+                budgets=self.brake is not None and topic is self._state.page_topic,
+            )
+            if self.brake is not None:
+                # AWS Budgets tries its topic when the action is made.
+                self.brake.action.node.add_dependency(publishers)
 
     def _wire(self) -> list[Construct]:
         """Say what wakes which function; returns what has to wait for the settings."""
@@ -213,15 +277,41 @@ class ControlStack(Stack):
             event_pattern=events.EventPattern(source=["governor"], detail_type=["Settings Changed"]),
         )
         self.guard_budget.wake_on(settings_changed)
+        instance_changed = events.Rule(
+            self,
+            "InstanceChanged",
+            description=f"An instance that GPU Governor {stage.name} may have stopped or started has a new state",
+            event_pattern=events.EventPattern(
+                source=["aws.ec2"],
+                detail_type=["EC2 Instance State-change Notification"],
+                detail={"state": list(WATCHED_STATES)},
+            ),
+        )
+        self.confirm_actions.wake_on(instance_changed)
+        restore_decided = events.Rule(
+            self,
+            "RestoreDecided",
+            description=f"GPU Governor {stage.name} has decided to start something again",
+            event_bus=state.bus,
+            event_pattern=events.EventPattern(
+                source=["governor"],
+                detail_type=["Governor Decision"],
+                detail={"restore_count": [{"numeric": [">", 0]}]},
+            ),
+        )
+        self.confirm_actions.wake_on(restore_decided)
         subscription = self.guard_budget.wake_by(state.budget_topic)
         self.send_messages.read_stream(state.table, OUTBOX_FILTERS)
         group = scheduler.CfnScheduleGroup(self, "Schedules")
         return [
             parameter_changed,
             settings_changed,
+            instance_changed,
+            restore_decided,
             subscription,
             self.check_settings.wake_every(CHECK_SETTINGS_MINUTES, group),
             self.guard_budget.wake_every(GUARD_BUDGET_MINUTES, group),
+            self.confirm_actions.wake_every(CONFIRM_ACTIONS_MINUTES, group),
         ]
 
     def _say_outputs(self) -> None:
@@ -229,6 +319,10 @@ class ControlStack(Stack):
         CfnOutput(self, "BudgetFamilies", value=",".join(self._stage.budget.families))
         CfnOutput(self, "Regions", value=",".join(self._stage.regions))
         CfnOutput(self, "TagKeys", value=json.dumps(self._stage.tag_keys.model_dump(), sort_keys=True))
+        if self._stage.checkpoint_documents:
+            CfnOutput(self, "CheckpointDocuments", value=",".join(self._stage.checkpoint_documents))
+        if self.brake is not None:
+            CfnOutput(self, "NativeBrakeActionId", value=self.brake.action_id)
         for one in self.functions:
             CfnOutput(self, f"{_pascal_case(one.name)}FunctionName", value=one.function.function_name)
         for name, policy in self.policies.items():
@@ -242,6 +336,11 @@ class ControlStack(Stack):
                 "and a new deploy takes them up again. Instances that were stopped stay stopped."
             ),
         )
+
+
+def _unless_empty(name: str, values: Sequence[str]) -> dict[str, str]:
+    """One variable with `values` and commas, or none."""
+    return {name: ",".join(values)} if values else {}
 
 
 def _dns_suffixes(partition: str) -> tuple[str, ...]:

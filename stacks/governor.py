@@ -28,7 +28,7 @@ class GovernorStacks:
     @property
     def all(self) -> tuple[Stack, ...]:
         """Every stack, in the order of deployment."""
-        return (self.state, self.control, self.watch, *self.relays.values())
+        return (self.state, self.control, *self.relays.values(), self.watch)
 
 
 def add_stacks(
@@ -38,8 +38,9 @@ def add_stacks(
     artifacts: Artifacts,
     schema_hash: str,
     initial_settings: Mapping[str, str],
+    force_destroy: bool = False,
 ) -> GovernorStacks:
-    """Add the stacks of a stage to an app."""
+    """Add the stacks of a stage to an app; `force_destroy` lets a stage go that was not retired."""
     state = StateStack(scope, stage)
     control = ControlStack(
         scope,
@@ -48,7 +49,11 @@ def add_stacks(
         artifacts=artifacts,
         schema_hash=schema_hash,
         initial_settings=initial_settings,
+        force_destroy=force_destroy,
     )
     watch = WatchStack(scope, stage, state=state, control=control)
     relays = {region: RelayStack(scope, stage, region) for region in stage.further_regions}
+    for stack in (state, control, *relays.values()):
+        # Deleted first: it refuses while machines are still stopped, and then all else is still there.
+        watch.add_stack_dependency(stack)
     return GovernorStacks(state=state, control=control, watch=watch, relays=relays)

@@ -12,13 +12,19 @@ from constructs import Construct
 from stacks.config import StageConfig
 from stacks.constructs.governor_alarm import GovernorAlarm
 from stacks.constructs.governor_function import GovernorFunction
+from stacks.constructs.retired_check import RetiredCheck
 from stacks.control import ControlStack
 from stacks.environment import stack_options
 from stacks.state import StateStack
 
 NAMESPACE = "GpuGovernor"
-# After that long without a completed run a function counts as dead. A deploy runs the seeder, nothing else does.
-DEAD_AFTER_MINUTES: Mapping[str, int] = {"check_settings": 10, "guard_budget": 15, "send_messages": 15}
+# After that long without a completed run a function counts as dead. Deploys alone run the seeder and the check.
+DEAD_AFTER_MINUTES: Mapping[str, int] = {
+    "check_settings": 10,
+    "guard_budget": 15,
+    "confirm_actions": 15,
+    "send_messages": 15,
+}
 OUTBOX_AGE_MINUTES = 5
 
 
@@ -62,6 +68,20 @@ SYMPTOMS = (
         "Look at the decision for the reason of each.",
     ),
     Symptom(
+        "StartFailures",
+        "confirm_actions",
+        False,
+        "Instances that are to be started again did not start yet; it is tried again, more seldom each time. "
+        "The message in the warn topic names the reason, such as missing capacity or a key that may not be used.",
+    ),
+    Symptom(
+        "StartsGivenUp",
+        "confirm_actions",
+        True,
+        "Instances that are to be started again did not start for `restore/give-up-hours` and stay stopped. "
+        "Look at the message for the reason, mend it, and run `governor restore`.",
+    ),
+    Symptom(
         "UnreadableBudgetNotice",
         "guard_budget",
         False,
@@ -72,7 +92,10 @@ SYMPTOMS = (
 
 
 class WatchStack(Stack):
-    """Alarms on the Governor itself, and its dashboard."""
+    """Alarms on the Governor itself, its dashboard, and what keeps a stage from being deleted half done.
+
+    It is the last stack that is deployed and the first that is deleted, so that the refusal leaves everything in place.
+    """
 
     def __init__(self, scope: Construct, stage: StageConfig, *, state: StateStack, control: ControlStack) -> None:
         """Make the stack of a stage in its home Region."""
@@ -97,6 +120,7 @@ class WatchStack(Stack):
         dashboard = self._make_dashboard([*self.alarms, *(queue.alarm for queue in queues)])
         # Ref, and not `dashboard_name`, which is empty for a dashboard that CloudFormation names.
         CfnOutput(self, "DashboardName", value=_ref(dashboard))
+        RetiredCheck(self, "Retired", function=control.check_retired.function).go_last(self)
 
     def _own_metric(self, name: str, function: str) -> cloudwatch.Metric:
         return cloudwatch.Metric(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from aws_cdk import Acknowledgment, Stack, Token, Validations
 from constructs import IConstruct
 
-from stacks.permissions import EVERYTHING, Effect, Scope, Statement, resource_arns
+from stacks.statements import EVERYTHING, Effect, Scope, Statement, applying, resource_arns
 
 
 def acknowledge(construct: IConstruct, rule: str, reason: str) -> None:
@@ -24,7 +24,7 @@ def acknowledge_wildcards(construct: IConstruct, statements: Sequence[Statement]
     written_account = "<AWS::AccountId>" if Token.is_unresolved(account) else account
     written_scope = {**scope, "account": written_account}
     reasons: dict[str, str] = {}
-    for statement in statements:
+    for statement in applying(statements, written_scope):
         if statement.effect is Effect.DENY:
             continue
         reason = statement.guard if statement.resources == EVERYTHING else f"Bound by {statement.bound_by}."

@@ -7,7 +7,7 @@ from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from stacks.config import BudgetConfig
+from stacks.sections import BudgetConfig
 
 
 class BudgetLadder(Construct):

@@ -23,7 +23,8 @@ from stacks.config import StageConfig
 from stacks.constructs.acknowledged import acknowledge, acknowledge_wildcards
 from stacks.constructs.dead_letter_queue import DeadLetterQueue
 from stacks.constructs.policy import policy_document
-from stacks.permissions import FUNCTIONS, Scope
+from stacks.function_permissions import FUNCTIONS
+from stacks.statements import Scope
 
 # Something older is only a reason to look again, and the schedule does that anyway.
 MAX_EVENT_AGE = Duration.seconds(300)

@@ -7,12 +7,13 @@ from constructs import Construct
 
 from stacks.constructs.acknowledged import acknowledge_wildcards
 from stacks.constructs.policy import policy_document
-from stacks.permissions import PEOPLE, Scope
+from stacks.people_permissions import PEOPLE
+from stacks.statements import Scope
 
 DESCRIPTIONS = {
     "Reader": "GPU Governor: see fleet, decisions, settings and spend",
-    "Operator": "GPU Governor: edit settings and the pause (attach Reader as well)",
-    "Approver": "GPU Governor: answer proposals (attach Reader as well)",
+    "Operator": "GPU Governor: settings, controls, tags and restores (attach Reader as well)",
+    "Approver": "GPU Governor: answer proposals, retire the stage (attach Reader as well)",
 }
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from aws_cdk import aws_iam as iam
 
-from stacks.permissions import Effect, Scope, Statement, conditions_of, resource_arns
+from stacks.statements import Effect, Scope, Statement, applying, conditions_of, resource_arns
 
 
 def policy_document(statements: Sequence[Statement], scope: Scope) -> iam.PolicyDocument:
-    """One document with one IAM statement a row."""
+    """One document with one IAM statement a row that applies to the stage."""
     return iam.PolicyDocument(
         statements=[
             iam.PolicyStatement(
@@ -20,6 +20,6 @@ def policy_document(statements: Sequence[Statement], scope: Scope) -> iam.Policy
                 resources=resource_arns(row, scope),
                 conditions=conditions_of(row, scope) or None,
             )
-            for row in statements
+            for row in applying(statements, scope)
         ]
     )

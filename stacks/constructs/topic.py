@@ -55,10 +55,17 @@ class BudgetTopic(Construct):
 
 
 class TopicPublishers(Construct):
-    """The policy of one message topic: one function, alarms of this account if wished, and nobody else."""
+    """The policy of one message topic: one function, alarms and AWS Budgets of this account if wished."""
 
     def __init__(
-        self, scope: Construct, construct_id: str, *, topic: sns.ITopic, publisher: iam.IRole, alarms: bool
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        topic: sns.ITopic,
+        publisher: iam.IRole,
+        alarms: bool,
+        budgets: bool = False,
     ) -> None:
         """Write the policy; it replaces the default one, by which the whole account may publish."""
         super().__init__(scope, construct_id)
@@ -74,6 +81,9 @@ class TopicPublishers(Construct):
         if alarms:
             source = f"arn:{stack.partition}:cloudwatch:{stack.region}:{Aws.ACCOUNT_ID}:alarm:*"
             statements.append(_allow_service("AllowAlarms", ALARMS, source, topic))
+        if budgets:
+            source = f"arn:{stack.partition}:budgets::{Aws.ACCOUNT_ID}:*"
+            statements.append(_allow_service("AllowBudgets", BUDGETS, source, topic))
         statements += [
             _deny(
                 "DenyOtherPrincipals",

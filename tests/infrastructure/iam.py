@@ -78,8 +78,10 @@ def _is_principal(principal: Mapping[str, Any] | str, request: Request) -> bool:
 def _holds(operator: str, actual: str | Sequence[str] | None, expected: list[str]) -> bool:
     if operator == "Null":
         return (actual is None) == (expected == ["true"])
-    if operator == "ForAllValues:StringLike":
+    if operator in ("ForAllValues:StringEquals", "ForAllValues:StringLike"):
         values = [] if actual is None else [actual] if isinstance(actual, str) else list(actual)
+        if operator == "ForAllValues:StringEquals":
+            return set(values) <= set(expected)
         return all(any(fnmatch.fnmatchcase(value, pattern) for pattern in expected) for value in values)
     if actual is not None and not isinstance(actual, str):
         raise NotImplementedError(f"{operator} on several values")
@@ -88,7 +90,7 @@ def _holds(operator: str, actual: str | Sequence[str] | None, expected: list[str
             return actual is not None and actual in expected
         case "StringNotEquals":
             return actual is None or actual not in expected
-        case "ArnLike":
+        case "ArnLike" | "ArnEquals" | "StringLike":
             return actual is not None and any(fnmatch.fnmatchcase(actual, pattern) for pattern in expected)
         case "ArnNotEquals":
             return actual is None or not any(fnmatch.fnmatchcase(actual, pattern) for pattern in expected)

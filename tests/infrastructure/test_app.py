@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -18,7 +19,7 @@ from cdk_nag import AwsSolutionsChecks
 from stacks.artifacts import ROOT, ArtifactError, Artifacts, find_artifacts
 from stacks.config import load_stage, read_cdk_json, read_context
 from stacks.constructs import acknowledged
-from stacks.permissions import FUNCTIONS
+from stacks.function_permissions import FUNCTIONS
 from tests.infrastructure.conftest import Synthesis, add_stage, all_stages
 
 # Flags that differ from what AWS recommends, and why.
@@ -109,16 +110,34 @@ def test_the_app_says_in_one_sentence_that_no_stage_was_chosen() -> None:
     )
 
 
+def test_the_app_says_in_one_sentence_that_a_switch_is_odd() -> None:
+    context = {"CDK_CONTEXT_JSON": json.dumps({"stage": "dev", "force-destroy": "yes"})}
+    done = subprocess.run(
+        [sys.executable, "app.py"],
+        cwd=ROOT,
+        env={**os.environ, **context},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 1
+    assert done.stderr.strip() == (
+        'The context force-destroy is "yes"; write `-c force-destroy=true`, or leave it out.'
+    )
+
+
 def test_missing_code_is_named_with_what_to_do(tmp_path: Path) -> None:
     stage = load_stage("dev")
-    for name in ("check_settings", "guard_budget", "send_messages"):
+    for name in set(FUNCTIONS) - {"seed_settings"}:
         (tmp_path / "lambdas" / name).mkdir(parents=True)
         (tmp_path / "lambdas" / name / "handler.py").touch()
     (tmp_path / "layers" / "core" / "python" / "governor").mkdir(parents=True)
     with pytest.raises(ArtifactError) as caught:
         find_artifacts(stage, tmp_path)
     assert caught.value.problems == (
-        "lambdas/seed_settings/handler.py is missing; restore it, or remove seed_settings from stacks/permissions.py.",
+        "lambdas/seed_settings/handler.py is missing; restore it, or remove seed_settings from "
+        "stacks/function_permissions.py.",
         'build/layers/python3.13-arm64/dependencies is not built; run "make build STAGE=dev".',
     )
 

@@ -7,24 +7,43 @@ import json
 import platform
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from governor.domain import tags as governor_tags
 from stacks.artifacts import ROOT
-from stacks.config import CDK_JSON, StageConfig, StageError, load_stage
+from stacks.config import CDK_JSON, StageConfig, StageError, load_stage, read_switch
 from stacks.initial_settings import initial_settings
+from stacks.sections import GPU_FAMILIES
 
 MISSING = object()
 DEV = "cdk.json: context.stages.dev"
 LADDER = "write 1 to 9 percentages of the limit, above 0 and ascending, such as [50, 80, 95, 100]."
-REGIONS = 'write a list of Regions, each once, the home Region first, such as ["eu-west-1"].'
+REGIONS = 'write a list of at most 12 Regions, each once, the home Region first, such as ["eu-west-1"].'
 FAMILIES = 'write the instance families that the budget counts, each once, such as ["p4d", "g4dn"].'
 LIMIT = "write the limit for one month in US dollars, above 0 and at most 10000000."
 RUNTIMES = 'write one of "python3.11", "python3.12", "python3.13", "python3.14", or "host" in a stage that runs here.'
 EMAILS = 'write a list of e-mail addresses, such as ["ops@example.com"], or [].'
 SETTINGS = 'write an object from setting name to text, such as {"budget/grace-minutes": "5"}.'
+
+DOCUMENTS = (
+    "write a list of at most 10 names of SSM documents of this account that may run before a stop, each once, "
+    'such as ["Governor-SaveCheckpoint"], or [].'
+)
+KEYS = (
+    "write a list of at most 24 ARNs of the KMS keys of encrypted volumes, each once and in a listed Region, such as "
+    '["arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"], or [].'
+)
+FOREIGN_KEY = "arn:aws:kms:eu-west-1:111122223333:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+BRAKE = {"percent": 110, "role_names": ["TrainingLauncher"]}
+BRAKE_FAMILIES = 'write the instance families that may not be launched then, each once, such as ["p4d", "g4dn"].'
+BRAKED_ROLES = (
+    "write 1 to 100 names of IAM roles without a path that may launch no more GPU instances then, "
+    'such as ["TrainingLauncher"].'
+)
 
 PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ({"budget.limit_usd": 0}, [f"{DEV}.budget.limit_usd is 0; {LIMIT}"]),
@@ -108,7 +127,7 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"tag_keys.managed": "Governor:Criticality"},
-        [f"{DEV}.tag_keys: two of the four tag keys are the same; give each its own key."],
+        [f"{DEV}.tag_keys: two of the tag keys are the same; give each its own key."],
     ),
     ({"subscribers.page": ["ops"]}, [f'{DEV}.subscribers.page[0] is "ops"; {EMAILS}']),
     (
@@ -134,6 +153,55 @@ PROBLEMS: list[tuple[dict[str, Any], list[str]]] = [
             f"{DEV}.log_retention_days is 31 (CloudWatch Logs does not offer that many days); write one of 1, 3, 5, 7, "
             "14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922, 3653."
         ],
+    ),
+    (
+        {"tag_keys.keep": "governor:pool"},
+        [f"{DEV}.tag_keys: two of the tag keys are the same; give each its own key."],
+    ),
+    ({"checkpoint_documents": "SaveModel"}, [f'{DEV}.checkpoint_documents is "SaveModel"; {DOCUMENTS}']),
+    ({"checkpoint_documents": ["a b"]}, [f'{DEV}.checkpoint_documents[0] is "a b"; {DOCUMENTS}']),
+    (
+        {"checkpoint_documents": ["AWS-RunShellScript"]},
+        [
+            f'{DEV}.checkpoint_documents[0] is "AWS-RunShellScript" '
+            f"(names that start with aws, amazon or amzn belong to AWS); {DOCUMENTS}"
+        ],
+    ),
+    ({"volume_key_arns": ["alias/ebs"]}, [f'{DEV}.volume_key_arns[0] is "alias/ebs"; {KEYS}']),
+    (
+        {"volume_key_arns": [FOREIGN_KEY]},
+        [
+            f"{DEV}: volume_key_arns holds {FOREIGN_KEY}, which no volume of us-east-1 can use; "
+            "remove it or write the ARN of a key of a listed Region."
+        ],
+    ),
+    (
+        {"native_brake": 5},
+        [f"{DEV}.native_brake is 5; write an object with percent, role_names, families, or leave it out for no brake."],
+    ),
+    ({"native_brake": {"percent": 110}}, [f"{DEV}.native_brake.role_names is missing; {BRAKED_ROLES}"]),
+    (
+        {"native_brake": {**BRAKE, "role_names": ["team/Launcher"]}},
+        [f'{DEV}.native_brake.role_names[0] is "team/Launcher"; {BRAKED_ROLES}'],
+    ),
+    (
+        {"native_brake": {**BRAKE, "role_names": []}},
+        [f"{DEV}.native_brake.role_names is []; {BRAKED_ROLES}"],
+    ),
+    (
+        {"native_brake": {**BRAKE, "percent": 0}},
+        [
+            f"{DEV}.native_brake.percent is 0; write the percentage of the limit at which AWS Budgets puts the brake "
+            "on, above 0 and at most 1000."
+        ],
+    ),
+    (
+        {"native_brake": {**BRAKE, "families": ["p4d", "p4d"]}},
+        [f'{DEV}.native_brake.families is ["p4d", "p4d"] (an entry stands there twice); {BRAKE_FAMILIES}'],
+    ),
+    (
+        {"native_brake": {**BRAKE, "roles": []}},
+        [f"{DEV}.native_brake.roles is not a known field; remove it or write one of percent, role_names, families."],
     ),
     ({"name": "dev"}, [f"{DEV}.name is not a known field; remove it, the key of the stage is its name."]),
     (
@@ -237,9 +305,52 @@ def test_a_missing_file_says_where_it_should_be(tmp_path: Path) -> None:
 
 
 def test_sections_that_need_nothing_may_be_left_out(tmp_path: Path) -> None:
-    optional = {"tag_keys", "subscribers", "settings", "reserve_concurrency"}
+    optional = {
+        "tag_keys",
+        "subscribers",
+        "settings",
+        "reserve_concurrency",
+        "checkpoint_documents",
+        "volume_key_arns",
+        "native_brake",
+    }
     path = write_stages(tmp_path, {"dev": {key: value for key, value in written_dev().items() if key not in optional}})
     assert load_stage("dev", path) == load_stage("dev")
+
+
+def test_a_brake_stands_where_the_stage_writes_one_and_nowhere_else(tmp_path: Path) -> None:
+    assert {name: load_stage(name).native_brake for name in ("dev", "prod", "local")} == dict.fromkeys(
+        ("dev", "prod", "local")
+    )
+    path = write_stages(tmp_path, {"dev": change(written_dev(), {"native_brake": BRAKE})})
+    brake = load_stage("dev", path).native_brake
+    assert brake is not None
+    assert (brake.percent, brake.role_names, brake.families) == (110, ("TrainingLauncher",), GPU_FAMILIES)
+
+
+def test_the_local_stage_lets_the_sample_fleet_save_its_work() -> None:
+    assert load_stage("local").checkpoint_documents == ("Governor-SaveCheckpoint",)
+    assert load_stage("dev").checkpoint_documents == load_stage("prod").checkpoint_documents == ()
+
+
+def test_the_tag_keys_of_a_stage_are_those_that_the_functions_know() -> None:
+    assert load_stage("dev").tag_keys.model_dump() == asdict(governor_tags.TagKeys())
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(None, False), ("true", True), ("True", True), (True, True), ("false", False)]
+)
+def test_a_switch_of_the_context_is_on_or_off(value: object, expected: bool) -> None:
+    assert read_switch("force-destroy", value) is expected
+
+
+@pytest.mark.parametrize("value", ["yes", "", "1", 1])
+def test_a_switch_that_says_neither_is_refused(value: object) -> None:
+    with pytest.raises(StageError) as caught:
+        read_switch("force-destroy", value)
+    assert caught.value.problems == (
+        f"The context force-destroy is {json.dumps(value)}; write `-c force-destroy=true`, or leave it out.",
+    )
 
 
 def test_host_is_the_interpreter_and_the_machine_that_run_the_app() -> None:

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from governor.shell.environment import MODELS, variable_names
+from governor.domain.decisions import Decision
+from governor.domain.settings import Mode
+from governor.shell.environment import MODELS, GuardBudgetEnvironment, read_environment, variable_names
+from governor.shell.records import DECISION_EVENT, decision_records
 from governor.shell.seeding import seeds
-from stacks.config import GPU_FAMILIES
 from stacks.initial_settings import initial_settings
+from stacks.sections import GPU_FAMILIES
 from tests.infrastructure.conftest import Synthesis
+from tests.infrastructure.iam import Answer, Request, ask
 from tests.infrastructure.templates import ACCOUNT, Resource, StageTemplates
 
-STAGES = ("dev", "prod", "local", "china", "frankfurt", "tokyo")
+STAGES = ("dev", "prod", "local", "china", "frankfurt", "tokyo", "full")
 EVERY_FUNCTION = {
     "ACCOUNT_ID",
     "GOVERNOR_REGIONS",
@@ -28,20 +33,27 @@ EVERY_FUNCTION = {
 ENVIRONMENT = {
     "check_settings": EVERY_FUNCTION,
     "guard_budget": EVERY_FUNCTION | {"BUDGET_FAMILIES", "BUDGET_NAME"},
+    "confirm_actions": EVERY_FUNCTION | {"BUDGET_NAME"},
     "send_messages": EVERY_FUNCTION
     | {"BUS_NAME", "INFO_TOPIC_ARN", "PAGE_TOPIC_ARN", "SLACK_TOPIC_ARN", "WARN_TOPIC_ARN"},
     "seed_settings": EVERY_FUNCTION | {"INITIAL_SETTINGS"},
+    "check_retired": EVERY_FUNCTION | {"FORCE_DESTROY"},
 }
+# Stages that list documents tell the guard of them; the others leave the variable out.
+OPTIONAL = {"guard_budget": {"CHECKPOINT_DOCUMENTS"}}
+WITH_DOCUMENTS = {"local", "full"}
 FUNCTIONS = tuple(ENVIRONMENT)
-# CloudFormation alone calls the seeder, and it has no dead-letter queue for what it could not deliver.
-WITHOUT_DELIVERY = {"seed_settings"}
+# CloudFormation alone calls these, and it has no dead-letter queue for what it could not deliver.
+WITHOUT_DELIVERY = {"seed_settings", "check_retired"}
 OUTPUTS = {
     "ApproverPolicyArn",
     "BudgetFamilies",
     "BudgetName",
     "Regions",
     "TagKeys",
+    "CheckRetiredFunctionName",
     "CheckSettingsFunctionName",
+    "ConfirmActionsFunctionName",
     "GuardBudgetFunctionName",
     "KeptOnDelete",
     "OperatorPolicyArn",
@@ -100,6 +112,14 @@ def test_control_says_what_cli_and_tests_read(dev: StageTemplates) -> None:
         assert dev.outputs["Control"][f"{pascal}FunctionName"]["Value"] == dev.functions()[function].ref
 
 
+def test_a_stage_with_documents_and_a_brake_says_so(full: StageTemplates) -> None:
+    said = full.outputs["Control"]
+    assert set(said) == OUTPUTS | {"CheckpointDocuments", "NativeBrakeActionId"}
+    assert said["CheckpointDocuments"]["Value"] == variables(full, "guard_budget")["CHECKPOINT_DOCUMENTS"]
+    assert said["CheckpointDocuments"]["Value"] == "Governor-SaveCheckpoint,SaveModel"
+    assert said["NativeBrakeActionId"]["Value"] == full.one("AWS::Budgets::BudgetsAction").attribute("ActionId")
+
+
 def test_control_tells_the_cli_what_it_tells_the_functions(prod: StageTemplates) -> None:
     told, said = variables(prod, "guard_budget"), prod.outputs["Control"]
     assert said["BudgetName"]["Value"] == told["BUDGET_NAME"]
@@ -111,13 +131,23 @@ def test_control_tells_the_cli_what_it_tells_the_functions(prod: StageTemplates)
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_is_told_exactly_the_names_of_the_contract(synthesis: Synthesis, stage: str, function: str) -> None:
-    assert set(variables(synthesis.templates[stage], function)) == ENVIRONMENT[function]
+    optional = OPTIONAL.get(function, set()) if stage in WITH_DOCUMENTS else set()
+    assert set(variables(synthesis.templates[stage], function)) == ENVIRONMENT[function] | optional
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_a_function_reads_every_variable_that_it_is_told(function: str) -> None:
     read_by_powertools = {"POWERTOOLS_LOG_LEVEL", "POWERTOOLS_METRICS_NAMESPACE", "POWERTOOLS_SERVICE_NAME"}
-    assert variable_names(MODELS[function]) | read_by_powertools == ENVIRONMENT[function]
+    told = ENVIRONMENT[function] | OPTIONAL.get(function, set())
+    assert variable_names(MODELS[function]) | read_by_powertools == told
+
+
+@pytest.mark.parametrize(("stage", "documents"), [("dev", ()), ("full", ("Governor-SaveCheckpoint", "SaveModel"))])
+def test_the_guard_understands_the_documents_that_it_is_told(
+    synthesis: Synthesis, stage: str, documents: tuple[str, ...]
+) -> None:
+    told = variables(synthesis.templates[stage], "guard_budget")
+    assert read_environment(GuardBudgetEnvironment, told).checkpoint_documents == documents
 
 
 def test_the_values_lead_to_the_resources_of_the_stage(prod: StageTemplates) -> None:
@@ -132,7 +162,10 @@ def test_the_values_lead_to_the_resources_of_the_stage(prod: StageTemplates) -> 
         "criticality": "governor:criticality",
         "project": "governor:project",
         "pool": "governor:pool",
+        "keep": "governor:keep",
+        "checkpoint": "governor:checkpoint",
     }
+    assert variables(prod, "confirm_actions")["BUDGET_NAME"] == guard["BUDGET_NAME"]
     sender = variables(prod, "send_messages")
     assert sender["BUS_NAME"] == prod.one("AWS::Events::EventBus").ref
     for severity in ("Page", "Warn", "Info", "Slack"):
@@ -292,6 +325,10 @@ def test_events_and_topics_may_write_to_the_queues_that_they_are_told(dev: Stage
     parameter_changed, parameter_target = rule_target(dev, "Parameter Store Change")
     settings_changed, settings_target = rule_target(dev, "Settings Changed")
     assert allowed == {
+        *(
+            ("events.amazonaws.com", target["DeadLetterConfig"]["Arn"], rule.attribute("Arn"))
+            for rule, target in (rule_target(dev, one) for one in CONFIRM_EVENTS)
+        ),
         (
             "events.amazonaws.com",
             parameter_target["DeadLetterConfig"]["Arn"],
@@ -331,7 +368,39 @@ def test_new_settings_wake_the_guard_over_the_bus_of_the_project(dev: StageTempl
     assert rule.properties["EventBusName"] == dev.one("AWS::Events::EventBus").ref
 
 
-@pytest.mark.parametrize("detail_type", ["Parameter Store Change", "Settings Changed"])
+CONFIRM_EVENTS = ("EC2 Instance State-change Notification", "Governor Decision")
+
+
+def test_a_new_state_of_an_instance_wakes_confirm_actions(dev: StageTemplates) -> None:
+    rule, target = rule_target(dev, "EC2 Instance State-change Notification")
+    assert target["Arn"] == dev.functions()["confirm_actions"].attribute("Arn")
+    assert rule.properties["EventPattern"] == {
+        "source": ["aws.ec2"],
+        "detail-type": ["EC2 Instance State-change Notification"],
+        "detail": {"state": ["running", "stopped", "terminated", "shutting-down"]},
+    }
+    assert "EventBusName" not in rule.properties
+
+
+def test_a_decision_wakes_confirm_actions_only_where_it_restores_something(dev: StageTemplates) -> None:
+    rule, target = rule_target(dev, "Governor Decision")
+    assert target["Arn"] == dev.functions()["confirm_actions"].attribute("Arn")
+    assert rule.properties["EventPattern"] == {
+        "source": ["governor"],
+        "detail-type": ["Governor Decision"],
+        "detail": {"restore_count": [{"numeric": [">", 0]}]},
+    }
+    assert rule.properties["EventBusName"] == dev.one("AWS::Events::EventBus").ref
+
+
+def test_the_event_of_a_decision_has_what_the_rule_looks_at() -> None:
+    decision = Decision("guard_budget", datetime(2026, 11, 3, tzinfo=UTC), 1, Mode.ENFORCE, "ok", ())
+    (_, event) = decision_records(decision, "dev")
+    assert (event.body["detail_type"], event.body["detail"]["restore_count"]) == (DECISION_EVENT, 0)
+    assert DECISION_EVENT in CONFIRM_EVENTS
+
+
+@pytest.mark.parametrize("detail_type", ["Parameter Store Change", "Settings Changed", *CONFIRM_EVENTS])
 def test_a_rule_gives_up_on_old_events(dev: StageTemplates, detail_type: str) -> None:
     _, target = rule_target(dev, detail_type)
     assert target["RetryPolicy"] == {"MaximumEventAgeInSeconds": 300, "MaximumRetryAttempts": 2}
@@ -348,11 +417,13 @@ def test_who_wakes_a_function_may_invoke_it_and_nobody_else(dev: StageTemplates)
     parameter_changed, _ = rule_target(dev, "Parameter Store Change")
     settings_changed, _ = rule_target(dev, "Settings Changed")
     functions = dev.functions()
+    confirm = functions["confirm_actions"].attribute("Arn")
     found = {
         (one.properties["FunctionName"], one.properties["Principal"], one.properties["SourceArn"])
         for one in dev.of("AWS::Lambda::Permission")
     }
     assert found == {
+        *((confirm, "events.amazonaws.com", rule_target(dev, one)[0].attribute("Arn")) for one in CONFIRM_EVENTS),
         (
             functions["check_settings"].attribute("Arn"),
             "events.amazonaws.com",
@@ -372,7 +443,12 @@ def test_who_wakes_a_function_may_invoke_it_and_nobody_else(dev: StageTemplates)
 
 
 @pytest.mark.parametrize(
-    ("function", "expression"), [("check_settings", "rate(1 minute)"), ("guard_budget", "rate(5 minutes)")]
+    ("function", "expression"),
+    [
+        ("check_settings", "rate(1 minute)"),
+        ("guard_budget", "rate(5 minutes)"),
+        ("confirm_actions", "rate(5 minutes)"),
+    ],
 )
 def test_a_schedule_makes_certain_what_events_only_make_sooner(
     dev: StageTemplates, function: str, expression: str
@@ -387,7 +463,7 @@ def test_a_schedule_makes_certain_what_events_only_make_sooner(
     }
 
 
-@pytest.mark.parametrize("function", ["check_settings", "guard_budget"])
+@pytest.mark.parametrize("function", ["check_settings", "guard_budget", "confirm_actions"])
 def test_a_schedule_invokes_its_function_and_only_schedules_of_this_stage_may_do_so(
     dev: StageTemplates, function: str
 ) -> None:
@@ -458,7 +534,7 @@ def test_nothing_wakes_before_the_parameters_exist(dev: StageTemplates) -> None:
         *dev.of("AWS::Scheduler::Schedule"),
         *dev.of("AWS::SNS::Subscription"),
     )
-    assert len(woken_by) == 5
+    assert len(woken_by) == 8
     for one in woken_by:
         assert seed in one.attributes["DependsOn"]
 
@@ -511,3 +587,90 @@ def test_the_budget_counts_the_same_as_the_meter(prod: StageTemplates) -> None:
             ]
         },
     }
+
+
+# The native brake ---------------------------------------------------------------------------------------------------
+
+
+def launch(instance_type: str) -> Request:
+    arn = f"arn:aws:ec2:eu-west-1:{ACCOUNT}:instance/*"
+    return Request("ec2:RunInstances", arn, {"ec2:InstanceType": instance_type})
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod", "local"])
+def test_a_stage_that_wants_no_brake_has_none(synthesis: Synthesis, stage: str) -> None:
+    templates = synthesis.templates[stage]
+    assert templates.of("AWS::Budgets::BudgetsAction") == []
+    assert len(templates.of("AWS::IAM::ManagedPolicy")) == 3
+    assert all("iam:AttachRolePolicy" not in text for text in templates.raw.values())
+
+
+def test_the_brake_is_put_on_by_aws_alone_at_the_percent_of_the_stage(full: StageTemplates) -> None:
+    action = full.one("AWS::Budgets::BudgetsAction")
+    assert dict(action.properties) == {
+        "ActionThreshold": {"Type": "PERCENTAGE", "Value": 110},
+        "ActionType": "APPLY_IAM_POLICY",
+        "ApprovalModel": "AUTOMATIC",
+        "BudgetName": full.one("AWS::Budgets::Budget").ref,
+        "Definition": {
+            "IamActionDefinition": {"PolicyArn": brake_policy(full).ref, "Roles": ["TrainingLauncher", "notebooks"]}
+        },
+        "ExecutionRoleArn": brake_role(full).attribute("Arn"),
+        "NotificationType": "ACTUAL",
+        "Subscribers": [{"Address": full.outputs["State"]["PageTopicArn"]["Value"], "Type": "SNS"}],
+    }
+
+
+def brake_policy(stage: StageTemplates) -> Resource:
+    people = {output["Value"] for key, output in stage.outputs["Control"].items() if key.endswith("PolicyArn")}
+    (policy,) = [one for one in stage.of("AWS::IAM::ManagedPolicy") if one.ref not in people]
+    return policy
+
+
+def brake_role(stage: StageTemplates) -> Resource:
+    return stage.at(stage.one("AWS::Budgets::BudgetsAction").properties["ExecutionRoleArn"])
+
+
+@pytest.mark.parametrize(
+    ("instance_type", "answer"),
+    [
+        ("p4d.24xlarge", Answer.DENIED),
+        ("g4dn.xlarge", Answer.DENIED),
+        ("p4de.24xlarge", Answer.ALLOWED),
+        ("m5.large", Answer.ALLOWED),
+    ],
+)
+def test_the_brake_denies_new_gpu_instances_and_nothing_else(
+    full: StageTemplates, instance_type: str, answer: Answer
+) -> None:
+    document = brake_policy(full).properties["PolicyDocument"]
+    allow_all = {"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}
+    assert ask([document, allow_all], launch(instance_type)) is answer
+    assert ask([document, allow_all], Request("ec2:StartInstances", "arn:aws:ec2:::instance/i-1")) is Answer.ALLOWED
+
+
+def test_aws_budgets_may_attach_that_policy_to_those_roles_and_nothing_else(full: StageTemplates) -> None:
+    role = brake_role(full)
+    (policy,) = role.properties["Policies"]
+    document = policy["PolicyDocument"]
+    policy_arn = brake_policy(full).ref
+    for action in ("iam:AttachRolePolicy", "iam:DetachRolePolicy"):
+        for name in ("TrainingLauncher", "notebooks"):
+            arn = f"arn:aws:iam::{ACCOUNT}:role/{name}"
+            assert ask([document], Request(action, arn, {"iam:PolicyARN": policy_arn})) is Answer.ALLOWED
+            admin = {"iam:PolicyARN": "arn:aws:iam::aws:policy/AdministratorAccess"}
+            assert ask([document], Request(action, arn, admin)) is Answer.NOT_ALLOWED
+        other = Request(action, f"arn:aws:iam::{ACCOUNT}:role/admin", {"iam:PolicyARN": policy_arn})
+        assert ask([document], other) is Answer.NOT_ALLOWED
+    (trust,) = role.properties["AssumeRolePolicyDocument"]["Statement"]
+    assert trust["Principal"] == {"Service": "budgets.amazonaws.com"}
+    assert trust["Condition"] == {
+        "StringEquals": {"aws:SourceAccount": ACCOUNT},
+        "ArnLike": {"aws:SourceArn": f"arn:aws:budgets::{ACCOUNT}:budget/*"},
+    }
+
+
+def test_the_brake_is_made_once_its_topic_takes_messages_of_budgets(full: StageTemplates) -> None:
+    page = full.outputs["State"]["PageTopicArn"]["Value"]
+    (policy,) = [one for one in full.of("AWS::SNS::TopicPolicy") if page in one.properties["Topics"]]
+    assert policy.logical_id in full.one("AWS::Budgets::BudgetsAction").attributes["DependsOn"]

@@ -220,7 +220,9 @@ def test_no_person_may_publish_to_any_topic_even_as_admin(dev: StageTemplates, o
 
 
 @pytest.mark.parametrize("output", TOPICS)
-@pytest.mark.parametrize("function", ["check_settings", "guard_budget", "seed_settings"])
+@pytest.mark.parametrize(
+    "function", ["check_settings", "guard_budget", "confirm_actions", "seed_settings", "check_retired"]
+)
 def test_no_function_but_send_messages_may_publish_even_as_admin(
     dev: StageTemplates, output: str, function: str
 ) -> None:
@@ -247,6 +249,20 @@ def test_alarms_of_this_account_may_publish_and_others_not(dev: StageTemplates, 
     service = "cloudwatch.amazonaws.com"
     assert ask([document], publish(dev, output, from_alarm(ACCOUNT), service)) is Answer.ALLOWED
     assert ask([document], publish(dev, output, from_alarm("999999999999"), service)) is Answer.NOT_ALLOWED
+
+
+@pytest.mark.parametrize("output", MESSAGE_TOPICS)
+def test_budgets_page_people_only_where_the_stage_has_a_brake(
+    dev: StageTemplates, full: StageTemplates, output: str
+) -> None:
+    service = "budgets.amazonaws.com"
+    request = publish(dev, output, from_budgets(ACCOUNT), service)
+    assert ask([dev.topic_document(output)], request) is Answer.NOT_ALLOWED
+    braked = publish(full, output, from_budgets(ACCOUNT), service)
+    answer = Answer.ALLOWED if output == "PageTopicArn" else Answer.NOT_ALLOWED
+    assert ask([full.topic_document(output)], braked) is answer
+    foreign = publish(full, output, from_budgets("999999999999"), service)
+    assert ask([full.topic_document(output)], foreign) is Answer.NOT_ALLOWED
 
 
 @pytest.mark.parametrize("output", ["InfoTopicArn", "SlackTopicArn"])

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from aws_cdk import App
 
 from governor.shell.telemetry import Metric
-from tests.infrastructure.conftest import Synthesis
+from stacks.artifacts import Artifacts
+from stacks.config import load_stage, read_context
+from tests.infrastructure.conftest import Synthesis, add_stage
 from tests.infrastructure.templates import Resource, StageTemplates
 
-FUNCTIONS = ("check_settings", "guard_budget", "send_messages", "seed_settings")
-# A deploy runs the seeder, so silence is its normal state.
-SILENT = {"seed_settings"}
-DEAD_AFTER_PERIODS = {"check_settings": 2, "guard_budget": 3, "send_messages": 3}
+FUNCTIONS = ("check_settings", "guard_budget", "confirm_actions", "send_messages", "seed_settings", "check_retired")
+# Deploys alone run these, so silence is their normal state.
+SILENT = {"seed_settings", "check_retired"}
+DEAD_AFTER_PERIODS = {"check_settings": 2, "guard_budget": 3, "confirm_actions": 3, "send_messages": 3}
 SYMPTOMS = {
     "SettingsRejected": ("check_settings", "WarnTopicArn"),
     "SettingsUnreadable": ("check_settings", "PageTopicArn"),
     "PauseUnreadable": ("guard_budget", "PageTopicArn"),
     "StopFailures": ("guard_budget", "PageTopicArn"),
+    "StartFailures": ("confirm_actions", "WarnTopicArn"),
+    "StartsGivenUp": ("confirm_actions", "PageTopicArn"),
     "UnreadableBudgetNotice": ("guard_budget", "WarnTopicArn"),
 }
 STAGES = ("dev", "prod", "local", "china")
@@ -107,7 +113,7 @@ def test_every_alarm_tells_a_person_what_it_means(synthesis: Synthesis, stage: s
     templates = synthesis.templates[stage]
     people = {topic(templates, "PageTopicArn"), topic(templates, "WarnTopicArn")}
     alarms = templates.of("AWS::CloudWatch::Alarm")
-    assert len(alarms) == 24
+    assert len(alarms) == 34
     for alarm in alarms:
         assert set(alarm.properties["AlarmActions"]) <= people
         assert len(alarm.properties["AlarmDescription"]) > 40
@@ -123,3 +129,41 @@ def test_the_dashboard_shows_every_alarm_and_how_to_pause(dev: StageTemplates) -
     assert "/governor/dev/control/pause" in text["properties"]["markdown"]
     shown = set(status["properties"]["alarms"])
     assert shown == {alarm.attribute("Arn") for alarm in dev.of("AWS::CloudWatch::Alarm")}
+
+
+# The check before a deletion -----------------------------------------------------------------------------------------
+
+
+def test_the_check_waits_for_everything_in_its_stack_so_that_it_goes_before_everything(dev: StageTemplates) -> None:
+    check = dev.one("Custom::RetiredCheck", "Watch")
+    others = {one.logical_id for one in dev.resources if one.stack == "Watch"} - {check.logical_id}
+    assert len(others) > 20
+    assert set(check.attributes["DependsOn"]) == others
+
+
+def test_the_function_of_the_check_lies_in_another_stack_that_outlives_a_refusal(dev: StageTemplates) -> None:
+    check = dev.one("Custom::RetiredCheck")
+    function = dev.functions()["check_retired"]
+    assert function.stack == "Control"
+    assert check.properties == {
+        "ServiceToken": function.attribute("Arn"),
+        "ServiceTimeout": "600",
+    }
+    assert function.properties["Environment"]["Variables"]["FORCE_DESTROY"] == "false"
+
+
+@pytest.mark.parametrize("stage", ["prod", "tokyo", "dev"])
+def test_the_stack_of_the_check_is_deployed_last_and_deleted_first(synthesis: Synthesis, stage: str) -> None:
+    prefix = synthesis.stages[stage].stack_prefix
+    others = {f"{prefix}-{name}" for name in synthesis.templates[stage].stacks - {"Watch"}}
+    assert synthesis.waits_for[f"{prefix}-Watch"] == others
+    for other in others:
+        assert f"{prefix}-Watch" not in synthesis.waits_for[other]
+
+
+def test_a_deploy_with_force_destroy_lets_the_stage_go(tmp_path: Path, artifacts: Artifacts) -> None:
+    app = App(context=read_context(), outdir=str(tmp_path))
+    add_stage(app, load_stage("dev"), artifacts, force_destroy=True)
+    app.synth()
+    forced = StageTemplates(tmp_path, "Governor-dev").functions()["check_retired"]
+    assert forced.properties["Environment"]["Variables"]["FORCE_DESTROY"] == "true"
