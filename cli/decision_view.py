@@ -39,6 +39,8 @@ def describe_verdict(verdict: InstanceVerdict) -> dict[str, Any]:
         "reason": describe_reason(verdict.reason),
         "usd_per_hour": verdict.usd_per_hour,
         "loses": list(verdict.loses),
+        "method": None if verdict.method is None else verdict.method.value,
+        "notes": [describe_reason(note) for note in verdict.notes],
     }
 
 
@@ -75,6 +77,11 @@ def describe_decision(decision: Decision) -> dict[str, Any]:
         "reasons": [describe_reason(reason) for reason in decision.reasons],
         "holds": [describe_reason(hold) for hold in decision.holds],
         "stops": [stop.instance_id for stop in decision.stops],
+        "checkpoints": [{"instance_id": c.instance_id, "document": c.document} for c in decision.checkpoints],
+        "restores": [
+            {"instance_id": r.instance_id, "asked_by": r.asked_by, "usd_per_hour": r.usd_per_hour}
+            for r in decision.restores
+        ],
         "verdicts": [describe_verdict(verdict) for verdict in decision.verdicts],
         "money": describe_money(decision.money),
     }
@@ -124,6 +131,11 @@ def show_money(screen: Console, money: Money) -> None:
 
 def show_verdicts(screen: Console, decision: Decision) -> None:
     """A row for each instance: what happens to it, why, what it costs and what is lost."""
+    for checkpoint in decision.checkpoints:
+        screen.print(f"Runs {checkpoint.document} on {checkpoint.instance_id} first.", style="warn", markup=False)
+    for restore in decision.restores:
+        line = f"Starts {restore.instance_id} again, {usd(restore.usd_per_hour)}/h, asked for by {restore.asked_by}."
+        screen.print(line, style="good", markup=False)
     if not decision.verdicts:
         screen.print("\nNo GPU instances in the Regions that could be read.", markup=False)
         return
@@ -152,10 +164,18 @@ def verdict_table(verdicts: Iterable[InstanceVerdict], stopped: set[str], *, at_
             verdict.instance_type,
             verdict.region,
             usd(verdict.usd_per_hour),
-            text(does, style),
-            text(words(verdict.reason)),
+            text(_does(does, verdict), style),
+            text("\n".join([words(verdict.reason), *[words(note) for note in verdict.notes]])),
         )
     return shown
+
+
+def _does(does: str, verdict: InstanceVerdict) -> str:
+    """The verdict with its method below it, where it is no plain stop."""
+    from governor.domain.decisions import StopMethod
+
+    plain = verdict.method in (None, StopMethod.STOP)
+    return does if plain or verdict.method is None else f"{does}\n{verdict.method.value}"
 
 
 def show_conclusion(screen: Console, decision: Decision) -> None:

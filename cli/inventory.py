@@ -12,7 +12,8 @@ from cli.account import aws
 from cli.errors import DENIED
 
 if TYPE_CHECKING:
-    from governor.domain.fleet import Instance, UnknownRegion
+    from governor.domain.fleet import Group as WatchedGroup
+    from governor.domain.fleet import Instance, ReservedInstances, UnknownRegion
     from governor.domain.tags import Governance, TagKeys
 
 THREADS = 8
@@ -80,6 +81,9 @@ class RegionInventory:
     spot_requests: tuple[SpotRequest, ...] = ()
     reservations: tuple[Reservation, ...] = ()
     refused: tuple[RefusedCall, ...] = ()
+    watched_groups: tuple[WatchedGroup, ...] = ()
+    """Groups of the instances, as the budget guard sees them."""
+    reserved: tuple[ReservedInstances, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +162,9 @@ def _enabled_regions(home: str, refused: list[RefusedCall]) -> list[str]:
 def _read_region(region: str, keys: TagKeys, stage: str) -> RegionInventory:
     from governor.aws.ec2_fleet import Ec2Fleet
 
-    seen = Ec2Fleet([region], lambda name: aws("ec2", name), keys, stage).observe()
+    seen = Ec2Fleet(
+        [region], lambda name: aws("ec2", name), lambda name: aws("autoscaling", name), keys, stage
+    ).observe()
     if seen.unknown_regions:
         return RegionInventory(region, unknown=seen.unknown_regions[0])
     refused: list[RefusedCall] = []
@@ -175,7 +181,9 @@ def _read_region(region: str, keys: TagKeys, stage: str) -> RegionInventory:
     groups = ask("autoscaling:DescribeAutoScalingGroups", lambda: _read_groups(region, keys, stage))
     spot = ask("ec2:DescribeSpotInstanceRequests", lambda: _read_spot_requests(region, keys, stage))
     reservations = ask("ec2:DescribeCapacityReservations", lambda: _read_reservations(region))
-    return RegionInventory(region, seen.instances, None, groups, spot, reservations, tuple(refused))
+    return RegionInventory(
+        region, seen.instances, None, groups, spot, reservations, tuple(refused), seen.groups, seen.reserved
+    )
 
 
 def _governance(tags: Iterable[Mapping[str, Any]], keys: TagKeys, stage: str) -> Governance:

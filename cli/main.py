@@ -8,7 +8,24 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import arm, explain, init, pause, plan, scan, settings, status, unpause
+from cli import (
+    adopt,
+    arm,
+    explain,
+    init,
+    keep,
+    override,
+    pause,
+    plan,
+    restore,
+    retire,
+    scan,
+    settings,
+    status,
+    tag,
+    unadopt,
+    unpause,
+)
 from cli.errors import sentence_of
 
 if TYPE_CHECKING:
@@ -54,7 +71,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-BEFORE, SEE, STEER = "Before an install", "See", "Steer"
+BEFORE, SEE, STEER, TAKE = "Before an install", "See", "Steer", "Take in and give back"
 app.command("scan", rich_help_panel=BEFORE)(scan.scan)
 app.command("init", rich_help_panel=BEFORE)(init.init)
 app.command("status", rich_help_panel=SEE)(status.status)
@@ -62,8 +79,15 @@ app.command("plan", rich_help_panel=SEE)(plan.plan)
 app.command("explain", rich_help_panel=SEE)(explain.explain)
 app.command("pause", rich_help_panel=STEER)(pause.pause)
 app.command("unpause", rich_help_panel=STEER)(unpause.unpause)
+app.command("override", rich_help_panel=STEER)(override.override)
+app.command("keep", rich_help_panel=STEER)(keep.keep)
+app.command("restore", rich_help_panel=STEER)(restore.restore)
 app.command("arm", rich_help_panel=STEER)(arm.arm)
 app.add_typer(settings.app, name="settings", rich_help_panel=STEER)
+app.command("tag", rich_help_panel=TAKE)(tag.tag)
+app.command("adopt", rich_help_panel=TAKE)(adopt.adopt)
+app.command("unadopt", rich_help_panel=TAKE)(unadopt.unadopt)
+app.command("retire", rich_help_panel=TAKE)(retire.retire)
 
 
 def main() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cli.account import aws
 from cli.errors import CliError, sentence_of
@@ -54,10 +54,11 @@ def look_ahead(stage: Stage, scope: Scope, now: datetime) -> Outlook:
     """Look at everything the guard looks at, and decide. Raises CliError before the first snapshot of the settings."""
     from governor.aws.budgets import AwsBudgets
     from governor.aws.catalogue import load_catalogue
+    from governor.aws.ec2_actions import Ec2Actions
     from governor.aws.ec2_fleet import Ec2Fleet
-    from governor.aws.parameter_store import PauseParameter
-    from governor.domain.budget import decide
-    from governor.shell.budget_guard import GuardDeps, gather, load_state, moment_of
+    from governor.aws.parameter_store import ControlParameters
+    from governor.aws.run_command import RunCommand
+    from governor.shell.budget_guard import GuardDeps, gather, load_state, look_and_decide, moment_of
     from governor.shell.events import Trigger
     from governor.shell.settings import load_snapshot
 
@@ -75,17 +76,32 @@ def look_ahead(stage: Stage, scope: Scope, now: datetime) -> Outlook:
         account_id=stage.account_id,
         budget_name=scope.budget_name,
         store=store,
-        fleet=Ec2Fleet(scope.regions, lambda region: aws("ec2", region), scope.keys, stage.name),
+        fleet=Ec2Fleet(scope.regions, _ec2, _auto_scaling, scope.keys, stage.name),
+        actions=Ec2Actions(_ec2, _auto_scaling),  # looking ahead uses none of them
+        commands=RunCommand(_ssm),
         budgets=AwsBudgets(aws("budgets", home), stage.account_id, scope.budget_name),
-        pause=PauseParameter(aws("ssm", home), stage.name),
+        controls=ControlParameters(aws("ssm", home), stage.name),
         prices=load_catalogue(),
         clock=lambda: now,
         counted_families=scope.counted_families,
+        checkpoint_documents=scope.checkpoint_documents,
     )
     state = load_state(store)
     moment = moment_of(Trigger("governor", now), state)
-    snapshot = gather(deps, settings, state, moment)
-    return Outlook(moment, snapshot, settings, decide(snapshot, settings.settings.budget, moment))
+    snapshot, plan = look_and_decide(deps.fleet, gather(deps, settings, state, moment), settings, moment)
+    return Outlook(moment, snapshot, settings, plan)
+
+
+def _ec2(region: str) -> Any:
+    return aws("ec2", region)
+
+
+def _auto_scaling(region: str) -> Any:
+    return aws("autoscaling", region)
+
+
+def _ssm(region: str) -> Any:
+    return aws("ssm", region)
 
 
 def in_mode(outlook: Outlook, mode: Mode) -> tuple[Decision, Decision]:
@@ -114,7 +130,8 @@ def held_by_pause(stage: Stage, now: datetime) -> HeldBack:
         outlook = look_ahead(stage, find_scope(stage), now)
     except (CliError, ClientError, BotoCoreError, UnreadableError, ValidationError) as error:
         return HeldBack(None, (), sentence_of(error))
-    free = replace(outlook.snapshot, pause=Pause(active=False))
+    controls = replace(outlook.snapshot.controls, pause=Pause(active=False))
+    free = replace(outlook.snapshot, controls=controls)
     decision = decide(free, outlook.settings.settings.budget, outlook.now).decision
     # Not the stops of this moment: after a pause each begins with a notice and its grace.
     armed = decision.level == "stop" and decision.mode is Mode.ENFORCE

@@ -17,12 +17,14 @@ def plan(stage: StageOption = None, as_json: JsonOption = False) -> None:
     """
     from cli.decision_view import describe_decision, show_conclusion, show_decision
     from cli.outlook import look_ahead
+    from cli.override import read_brake
     from cli.stage import find_scope, find_stage
     from cli.terminal import clock, console, current_time, print_json
 
     found = find_stage(stage)
     outlook = look_ahead(found, find_scope(found), current_time())
     decision, unknown = outlook.decision, outlook.snapshot.fleet.unknown_regions
+    brake = read_brake(found)
     if as_json:
         messages = [{"severity": m.severity.value, "subject": m.subject, "key": m.key} for m in decision.messages]
         print_json(
@@ -30,6 +32,7 @@ def plan(stage: StageOption = None, as_json: JsonOption = False) -> None:
                 "stage": found.name,
                 **describe_decision(decision),
                 "messages": messages,
+                "native_brake": brake,
                 "unknown_regions": [{"region": u.region, "why": u.why} for u in unknown],
             }
         )
@@ -43,4 +46,6 @@ def plan(stage: StageOption = None, as_json: JsonOption = False) -> None:
         screen.print(f"Unknown, not empty: {region.region} ({region.why})", style="warn", markup=False)
     for message in decision.messages:
         screen.print(f"Message ({message.severity.value}), unless sent before: {message.subject}", markup=False)
+    if brake is not None:
+        screen.print(f"Native brake (denies launches of GPU types): {brake['outcome']}", style="warn", markup=False)
     show_conclusion(screen, decision)

@@ -13,7 +13,7 @@ from cli.options import JsonOption, StageOption
 if TYPE_CHECKING:
     from cli.inventory import Inventory, RefusedCall
     from governor.domain.decisions import Decision, InstanceVerdict
-    from governor.domain.fleet import Instance
+    from governor.domain.fleet import FleetSnapshot, Instance
     from governor.domain.prices import PriceCatalogue
     from governor.domain.tags import Governance, TagKeys
 
@@ -110,29 +110,44 @@ def _progress() -> Iterator[Callable[[int, int, str], None]]:
 
 
 def _judge(inventory: Inventory, prices: PriceCatalogue, stage: str, home: str, now: datetime) -> Decision:
+    from governor.domain.fleet import FleetSnapshot
+
+    fleet = FleetSnapshot(
+        inventory.instances,
+        inventory.unknown_regions,
+        groups=tuple(group for region in inventory.regions for group in region.watched_groups),
+        reserved=tuple(one for region in inventory.regions for one in region.reserved),
+    )
+    return judge_fleet(fleet, prices, stage, home, now)
+
+
+def judge_fleet(fleet: FleetSnapshot, prices: PriceCatalogue, stage: str, home: str, now: datetime) -> Decision:
     """What the budget guard would say of each instance, armed, at its stop level, with default settings."""
     from governor.domain.budget import decide
     from governor.domain.budget_snapshot import BudgetReading, BudgetSnapshot
-    from governor.domain.fleet import FleetSnapshot
+    from governor.domain.controls import Controls
     from governor.domain.pause import Pause
     from governor.domain.settings import BudgetSettings, Mode
 
-    instances = inventory.instances
     settings = BudgetSettings(
-        mode=Mode.ENFORCE, grace_minutes=0, confirm_minutes=0, max_stops_per_run=max(1, len(instances))
+        mode=Mode.ENFORCE,
+        grace_minutes=0,
+        confirm_minutes=0,
+        min_saving_usd=0.0,
+        max_stops_per_run=max(1, len(fleet.instances)),
     )
     spent = settings.limit_usd * settings.stop_percent / 100
     snapshot = BudgetSnapshot(
         stage=stage,
         home_region=home,
-        fleet=FleetSnapshot(instances, inventory.unknown_regions),
+        fleet=fleet,
         budget=BudgetReading("scan", spent, settings.limit_usd),
         prices=prices,
-        pause=Pause(active=False),
+        controls=Controls(Pause(active=False)),
         settings_version=0,
     )
     # An instance may have been launched a moment after `now` by a clock that is a little ahead of ours.
-    launched = [instance.launched_at for instance in instances if instance.launched_at is not None]
+    launched = [instance.launched_at for instance in fleet.instances if instance.launched_at is not None]
     return decide(snapshot, settings, max(now, *launched) if launched else now).decision
 
 
@@ -154,6 +169,7 @@ def describe(found: Scan) -> dict[str, Any]:
     watched = {row["region"] for row in rows}
     items = estimate_own_cost(max(1, len(watched)))
     totals = _sums(rows)
+    watched_groups = {(g.region, g.name): g for region in found.inventory.regions for g in region.watched_groups}
     return {
         "stage": found.stage,
         "account_id": found.inventory.account_id,
@@ -162,7 +178,7 @@ def describe(found: Scan) -> dict[str, Any]:
         "unknown_regions": [{"region": u.region, "why": u.why} for u in found.inventory.unknown_regions],
         "refused_calls": [{"region": c.region, "call": c.call, "why": c.why} for c in found.inventory.refused_calls],
         "instances": rows,
-        "groups": [_group_row(g) for region in found.inventory.regions for g in region.groups],
+        "groups": [_group_row(g, watched_groups) for region in found.inventory.regions for g in region.groups],
         "spot_requests": [_spot_row(s) for region in found.inventory.regions for s in region.spot_requests],
         "reservations": reservations,
         "totals": {
@@ -220,20 +236,11 @@ def _instance_row(verdict: InstanceVerdict, instance: Instance) -> dict[str, Any
         "usd_per_hour": verdict.usd_per_hour,
         "reach": "within-reach" if within else "missing-tag" if missing else "left-alone",
         "code": verdict.reason.code.value,
-        "could": f"stop: {words(verdict.reason)}" if within else words(verdict.reason),
+        "could": f"{verdict.method}: {words(verdict.reason)}" if within else words(verdict.reason),
     }
 
 
-def _left_alone(governance: Governance, kind: str) -> dict[str, str]:
-    from governor.domain.reasons import ReasonCode, because, words
-
-    reason = because(ReasonCode.KIND_NOT_HANDLED, kind=kind)
-    if not governance.managed:
-        reason = because(ReasonCode.NOT_MANAGED)
-    return {"code": reason.code.value, "could": words(reason)}
-
-
-def _group_row(group: Any) -> dict[str, Any]:
+def _group_row(group: Any, watched: Mapping[tuple[str, str], Any]) -> dict[str, Any]:
     return {
         "name": group.name,
         "region": group.region,
@@ -242,8 +249,22 @@ def _group_row(group: Any) -> dict[str, Any]:
         "desired": group.desired,
         "maximum": group.maximum,
         **_tags(group.governance),
-        **_left_alone(group.governance, "auto-scaling-group"),
+        **_could_group(group, watched),
     }
+
+
+def _could_group(group: Any, watched: Mapping[tuple[str, str], Any]) -> dict[str, str]:
+    """What the budget guard could do with the members of a group, as far as the group itself decides it."""
+    from governor.domain.reasons import ReasonCode, because, words
+
+    seen = watched.get((group.region, group.name))
+    if not group.governance.stoppable:
+        reason = because(ReasonCode.GROUP_NOT_MANAGED, group=group.name)
+    elif seen is not None and seen.scales_itself:
+        reason = because(ReasonCode.GROUP_SCALES_ITSELF, group=group.name, what=", ".join(seen.scales_itself))
+    else:
+        return {"code": "within-reach", "could": "standby-and-stop: its members, one by one"}
+    return {"code": reason.code.value, "could": words(reason)}
 
 
 def _spot_row(request: Any) -> dict[str, Any]:
@@ -255,7 +276,12 @@ def _spot_row(request: Any) -> dict[str, Any]:
         "persistent": request.persistent,
         "instance_id": request.instance_id,
         **_tags(request.governance),
-        **_left_alone(request.governance, "spot-request"),
+        "code": "persistent" if request.persistent else "one-time",
+        "could": (
+            "stop: its instance, by the tags of the instance"
+            if request.persistent
+            else "nothing, unless budget/terminate-one-time-spot is on"
+        ),
     }
 
 
@@ -266,10 +292,8 @@ def _reservation_row(found: Scan, reservation: Any) -> dict[str, Any]:
     price = found.prices.price_of(reservation.instance_type)
     billed = reservation.state == "active" and not reservation.capacity_block
     usd = price.usd_per_hour if price else None
-    reason = because(
-        ReasonCode.KIND_NOT_HANDLED,
-        kind="capacity-block" if reservation.capacity_block else "capacity-reservation",
-    )
+    why = "it is paid in advance" if reservation.capacity_block else "it is billed whether it is used or not"
+    reason = because(ReasonCode.SAVES_NOTHING, why=why)
     return {
         "reservation_id": reservation.reservation_id,
         "region": reservation.region,

@@ -57,6 +57,12 @@ class Scope:
     keys: TagKeys
     budget_name: str
     counted_families: frozenset[str]
+    checkpoint_documents: frozenset[str] = frozenset()
+    """SSM documents that the stage allows as checkpoints."""
+    guard_function: str = ""
+    """Name of the deployed function guard_budget."""
+    native_brake: str = ""
+    """Id of the budget action that denies launches, where the stage has one."""
 
 
 def find_stage(name: str | None) -> Stage:
@@ -135,7 +141,17 @@ def _read_scope(stage: Stage, outputs: Mapping[str, str]) -> Scope:
             f"The deploy of stage {stage.name} in {stage.home_region} does not say its Regions and tag keys in a way "
             f"that this version reads; deploy it again: make deploy STAGE={stage.name}."
         )
-    return Scope(listed, tag_keys, outputs["BudgetName"], frozenset(outputs["BudgetFamilies"].split(",")))
+    documents = frozenset(name for name in outputs.get("CheckpointDocuments", "").split(",") if name and name != "-")
+    families = frozenset(outputs["BudgetFamilies"].split(","))
+    return Scope(
+        listed,
+        tag_keys,
+        outputs["BudgetName"],
+        families,
+        documents,
+        guard_function=outputs.get("GuardBudgetFunctionName", ""),
+        native_brake=outputs.get("NativeBrakeActionId", ""),
+    )
 
 
 def _describe(stack_name: str, region: str) -> Mapping[str, Any] | None:

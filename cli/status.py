@@ -10,11 +10,16 @@ from cli.options import JsonOption, StageOption
 if TYPE_CHECKING:
     from cli.outlook import Outlook
     from cli.stage import Stage
+    from governor.domain.controls import Controls
     from governor.domain.pause import Pause
     from governor.ports import RecordStore
     from governor.shell.settings import SettingsSnapshot
 
-LATE_AFTER = {"check_settings": timedelta(minutes=10), "guard_budget": timedelta(minutes=15)}
+LATE_AFTER = {
+    "check_settings": timedelta(minutes=10),
+    "guard_budget": timedelta(minutes=15),
+    "confirm_actions": timedelta(minutes=15),
+}
 """Functions that leave a record of each run, and when their dead-man alarms rise."""
 
 TOPICS = {"page": "PageTopicArn", "warn": "WarnTopicArn", "info": "InfoTopicArn"}
@@ -58,7 +63,8 @@ def _describe(stage: Stage, outlook: Outlook, now: datetime) -> dict[str, Any]:
         "home_region": stage.home_region,
         "settings_version": outlook.settings.version,
         "mode": budget.mode.value,
-        "pause": describe_pause(outlook.snapshot.pause),
+        "pause": describe_pause(outlook.snapshot.controls.pause),
+        **describe_controls(outlook.snapshot.controls, outlook.now, outlook.plan.spent_usd),
         "level": decision.level,
         "reasons": [describe_reason(reason) for reason in decision.reasons],
         "holds": [describe_reason(hold) for hold in decision.holds],
@@ -68,10 +74,84 @@ def _describe(stage: Stage, outlook: Outlook, now: datetime) -> dict[str, Any]:
         "would_stop_now": [stop.instance_id for stop in decision.stops],
         "runs": _runs(store, now),
         "open_stops": _open_stops(outlook),
+        "stopped_by_us": _stopped(outlook),
+        "groups_held": _groups_held(outlook),
         "rejection": _rejection(rejection) if rejection is not None and rejection.open else None,
         "subscribers": {name: count_subscribers(stage, output) for name, output in TOPICS.items()},
         "unknown_regions": [{"region": u.region, "why": u.why} for u in outlook.snapshot.fleet.unknown_regions],
     }
+
+
+def describe_controls(controls: Controls, now: datetime, spent_usd: float | None) -> dict[str, Any]:
+    """Keeps and overrides for JSON, those that are over among them: `in_force` says which hold."""
+    from cli.terminal import iso
+
+    return {
+        "keeps": [
+            {
+                "instance_id": keep.instance_id,
+                "until": iso(keep.until),
+                "reason": keep.reason,
+                "readable": keep.readable,
+                "in_force": keep.holds(now),
+            }
+            for keep in controls.keeps
+        ],
+        "overrides": [
+            {
+                "scope": override.scope,
+                "subject": override.subject,
+                "until": iso(override.until),
+                "up_to_usd": override.up_to_usd,
+                "reason": override.reason,
+                "parameter": override.source,
+                "readable": override.readable,
+                "in_force": override.holds(now, spent_usd),
+            }
+            for override in controls.overrides
+        ],
+    }
+
+
+def _stopped(outlook: Outlook) -> list[dict[str, Any]]:
+    """What we stopped and what has not come back."""
+    from cli.terminal import iso
+    from governor.domain.ledger import RETURNING_STATUSES, StopStatus
+
+    waiting = {StopStatus.STOPPED, StopStatus.GAVE_UP, *RETURNING_STATUSES}
+    return [
+        {
+            "instance_id": entry.instance_id,
+            "name": entry.name,
+            "region": entry.region,
+            "instance_type": entry.instance_type,
+            "group": entry.group,
+            "status": entry.status.value,
+            "detail": entry.detail,
+            "since": iso(entry.accepted_at),
+            "usd_per_hour": entry.usd_per_hour,
+            "next_start_at": iso(entry.next_start_at),
+        }
+        for entry in outlook.snapshot.ledger
+        if entry.status in waiting
+    ]
+
+
+def _groups_held(outlook: Outlook) -> list[dict[str, Any]]:
+    """Auto Scaling groups of which we changed something."""
+    from cli.terminal import iso
+
+    return [
+        {
+            "group": hold.name,
+            "region": hold.region,
+            "min_size_before": hold.min_before,
+            "desired_before": hold.desired_before,
+            "since": iso(hold.held_since),
+        }
+        for hold in outlook.snapshot.holds
+        if hold.open
+    ]
 
 
 def describe_pause(pause: Pause) -> dict[str, Any]:
@@ -158,7 +238,8 @@ def _show(answer: dict[str, Any], outlook: Outlook) -> None:
     screen.print(line)
     for reason in (*answer["reasons"], *({**hold, "words": f"held: {hold['words']}"} for hold in answer["holds"])):
         screen.print(f"  {reason['words']}", markup=False)
-    _show_pause(screen, outlook.snapshot.pause)
+    _show_pause(screen, outlook.snapshot.controls.pause)
+    _show_controls(screen, answer)
     _show_bar(screen, outlook.settings, answer)
     if outlook.decision.money is not None:
         show_money(screen, outlook.decision.money)
@@ -176,6 +257,23 @@ def _show_pause(screen: Any, pause: Pause) -> None:
         screen.print(f"PAUSED{until}{why}", style="warn", markup=False)
     else:
         screen.print("not paused", markup=False)
+
+
+def _show_controls(screen: Any, answer: dict[str, Any]) -> None:
+    from cli.terminal import clock
+
+    def ends(row: dict[str, Any]) -> str:
+        until = f" until {clock(row['until'])}" if row["until"] else ""
+        up_to = f" up to ${row['up_to_usd']:,.2f} of the month" if row.get("up_to_usd") else ""
+        return until + up_to + (f": {row['reason']}" if row["reason"] else "")
+
+    for keep in answer["keeps"]:
+        if keep["in_force"]:
+            screen.print(f"kept {keep['instance_id']}{ends(keep)}", style="warn", markup=False)
+    for override in answer["overrides"]:
+        if override["in_force"]:
+            subject = f" {override['subject']}" if override["subject"] else ""
+            screen.print(f"OVERRIDDEN {override['scope']}{subject}{ends(override)}", style="warn", markup=False)
 
 
 def _show_bar(screen: Any, settings: SettingsSnapshot, answer: dict[str, Any]) -> None:
@@ -220,6 +318,7 @@ def _show_health(screen: Any, answer: dict[str, Any]) -> None:
         screen.print(stops)
     else:
         screen.print("\nNo stop is open.", markup=False)
+    _show_stopped(screen, answer)
     rejection = answer["rejection"]
     if rejection:
         screen.print(
@@ -240,3 +339,31 @@ def _show_health(screen: Any, answer: dict[str, Any]) -> None:
         )
     for region in answer["unknown_regions"]:
         screen.print(f"Unknown, not empty: {region['region']} ({region['why']})", style="warn", markup=False)
+
+
+def _show_stopped(screen: Any, answer: dict[str, Any]) -> None:
+    from cli.terminal import clock, table, text, usd
+
+    if answer["stopped_by_us"]:
+        shown = table("stopped by us", "type", "Region", "status", "since", "$/h", "detail", right=["$/h"])
+        for row in answer["stopped_by_us"]:
+            again = f"; next try {clock(row['next_start_at'])}" if row["next_start_at"] else ""
+            shown.add_row(
+                text(row["instance_id"] + (f"\n{row['name'][:19]}" if row["name"] else "")),
+                row["instance_type"],
+                row["region"],
+                text(row["status"], "warn" if row["status"] != "stopped" else ""),
+                clock(row["since"]),
+                usd(row["usd_per_hour"]),
+                text(row["detail"] + again),
+            )
+        screen.print()
+        screen.print(shown)
+        screen.print(f"To start them again: governor restore --all --stage {answer['stage']}", markup=False)
+    for held in answer["groups_held"]:
+        screen.print(
+            f"Group {held['group']} in {held['region']}: held since {clock(held['since'])}; before it was MinSize "
+            f"{held['min_size_before']}, desired {held['desired_before']}.",
+            style="warn",
+            markup=False,
+        )

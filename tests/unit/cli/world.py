@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -22,14 +24,18 @@ from cli.main import app
 from governor.aws.budgets import AwsBudgets
 from governor.aws.catalogue import load_catalogue
 from governor.aws.clients import client
+from governor.aws.ec2_actions import Ec2Actions
 from governor.aws.ec2_fleet import Ec2Fleet
-from governor.aws.parameter_store import ParameterTree, PauseParameter
+from governor.aws.parameter_store import ControlParameters, ParameterTree
+from governor.aws.run_command import RunCommand
 from governor.aws.state_table import DynamoDbStateTable
 from governor.domain.settings import SETTINGS
 from governor.domain.settings_review import Place
 from governor.domain.tags import TagKeys
+from governor.shell import confirm_actions
 from governor.shell.budget_guard import GuardDeps, RunReport, run
-from governor.shell.events import Trigger
+from governor.shell.confirm_actions import ConfirmDeps, ConfirmReport
+from governor.shell.events import Trigger, read_trigger
 from governor.shell.settings import CheckDeps, check_tree
 from local import wildcards
 
@@ -160,7 +166,7 @@ class World:
         deps = CheckDeps(Place(stage, HOME), self.store(), parameters, lambda: datetime.now(UTC))
         check_tree(deps, datetime.now(UTC))
 
-    def guard(self, stage: str = "dev") -> RunReport:
+    def guard(self, stage: str = "dev", trigger: Trigger | None = None) -> RunReport:
         """One run of guard_budget."""
         deps = GuardDeps(
             stage=stage,
@@ -168,13 +174,43 @@ class World:
             account_id=ACCOUNT,
             budget_name=BUDGET,
             store=self.store(),
-            fleet=Ec2Fleet([HOME, FURTHER], lambda region: client("ec2", region), TagKeys(), stage),
+            fleet=Ec2Fleet([HOME, FURTHER], _ec2, _auto_scaling, TagKeys(), stage),
+            actions=Ec2Actions(_ec2, _auto_scaling),
+            commands=RunCommand(lambda region: client("ssm", region)),
             budgets=AwsBudgets(client("budgets", HOME), ACCOUNT, BUDGET),
-            pause=PauseParameter(client("ssm", HOME), stage),
+            controls=ControlParameters(client("ssm", HOME), stage),
             prices=load_catalogue(),
             clock=lambda: datetime.now(UTC),
         )
-        return run(deps, Trigger("test", datetime.now(UTC)))
+        return run(deps, trigger or Trigger("test", datetime.now(UTC)))
+
+    def confirm(self, stage: str = "dev") -> ConfirmReport:
+        """One run of confirm_actions."""
+        deps = ConfirmDeps(
+            stage=stage,
+            home_region=HOME,
+            budget_name=BUDGET,
+            store=self.store(),
+            fleet=Ec2Fleet([HOME, FURTHER], _ec2, _auto_scaling, TagKeys(), stage),
+            actions=Ec2Actions(_ec2, _auto_scaling),
+            controls=ControlParameters(client("ssm", HOME), stage),
+            clock=lambda: datetime.now(UTC),
+            sleep=lambda _: None,
+        )
+        return confirm_actions.run(deps, Trigger("test", datetime.now(UTC)))
+
+    def connect_functions(self, stage: str = "dev") -> None:
+        """Let an invocation of guard_budget run it, and confirm_actions after it, as the event bus does."""
+
+        def invoke(region: str, params: Mapping[str, Any]) -> Any:
+            event = json.loads(params["Payload"])
+            report = self.guard(stage, read_trigger(event, lambda: datetime.now(UTC)))
+            self.confirm(stage)
+            self.confirm(stage)
+            body = json.dumps(dataclasses.asdict(report)).encode()
+            return {"StatusCode": 200, "Payload": io.BytesIO(body)}
+
+        self.answers["lambda.Invoke"] = invoke
 
     def parameter(self, name: str, stage: str = "dev") -> str:
         """What a parameter holds."""
@@ -184,6 +220,14 @@ class World:
     def pass_minutes(self, minutes: float) -> None:
         """Let time pass."""
         self.clock.shift(timedelta(minutes=minutes))
+
+
+def _ec2(region: str) -> Any:
+    return client("ec2", region)
+
+
+def _auto_scaling(region: str) -> Any:
+    return client("autoscaling", region)
 
 
 def make_stack(name: str, outputs: Mapping[str, str]) -> None:
@@ -219,6 +263,8 @@ def a_world() -> Iterator[World]:
         "Regions": [{"RegionName": name} for name in REGIONS]
     }
     world.answers["ec2.DescribeCapacityReservations"] = lambda region, params: {"CapacityReservations": []}
+    world.answers["ec2.DescribeReservedInstances"] = lambda region, params: {"ReservedInstances": []}
+    world.answers["autoscaling.DescribeInstanceRefreshes"] = lambda region, params: {"InstanceRefreshes": []}
     original = BaseClient._make_api_call  # type: ignore[attr-defined]
 
     def call(self: Any, operation: str, params: Mapping[str, Any]) -> Any:
