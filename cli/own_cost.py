@@ -17,10 +17,11 @@ PRICES_SOURCE = "AWS price pages, us-east-1, list price without free tier"
 MINUTES_PER_MONTH = 730 * 60
 CHECK_SETTINGS_EVERY_MINUTES = 1
 GUARD_BUDGET_EVERY_MINUTES = 5
-ALARMS = 24
-"""Errors and throttles of 4 functions, 3 dead-man alarms, 5 symptoms, the late outbox, and 7 dead-letter queues."""
-METRICS = 8
-"""RunCompleted of the 3 functions that run by themselves, and the 5 symptoms."""
+CONFIRM_ACTIONS_EVERY_MINUTES = 5
+ALARMS = 34
+"""Errors and throttles of 6 functions, 4 dead-man alarms, 7 symptoms, the late outbox, and 10 dead-letter queues."""
+METRICS = 11
+"""RunCompleted of the 4 functions that run by themselves, and the 7 symptoms."""
 
 LAMBDA_USD_PER_REQUEST = 0.20 / 1e6
 LAMBDA_USD_PER_GB_SECOND = 0.0000133334
@@ -38,11 +39,13 @@ LOG_USD_PER_GB = 0.50
 CHECK_GB_SECONDS = 0.5 * 0.5
 GUARD_GB_SECONDS = 1.0 * 1.5
 GUARD_GB_SECONDS_PER_FURTHER_REGION = 1.0 * 0.5
+CONFIRM_GB_SECONDS = 0.5 * 0.5
 SEND_GB_SECONDS = 0.5 * 0.2
 """Memory of the function times seconds of a usual run."""
 
 CHECK_READS, CHECK_WRITES = 2, 2
 GUARD_READS, GUARD_WRITES = 8, 8
+CONFIRM_READS, CONFIRM_WRITES = 3, 4
 """Request units of a run with nothing new; a transactional write counts twice."""
 
 LOG_GB_PER_RUN = 2_000 / 1e9
@@ -70,21 +73,25 @@ def estimate_own_cost(regions: int) -> tuple[CostItem, ...]:
     """The lines of the bill of one stage that watches so many Regions (1 or more)."""
     checks = MINUTES_PER_MONTH / CHECK_SETTINGS_EVERY_MINUTES
     guards = MINUTES_PER_MONTH / GUARD_BUDGET_EVERY_MINUTES
-    sends = checks + guards
-    runs = checks + guards + sends
+    confirms = MINUTES_PER_MONTH / CONFIRM_ACTIONS_EVERY_MINUTES
+    sends = checks + guards + confirms
+    runs = checks + guards + confirms + sends
     guard_gb_seconds = GUARD_GB_SECONDS + GUARD_GB_SECONDS_PER_FURTHER_REGION * max(0, regions - 1)
-    gb_seconds = checks * CHECK_GB_SECONDS + guards * guard_gb_seconds + sends * SEND_GB_SECONDS
+    gb_seconds = checks * CHECK_GB_SECONDS + guards * guard_gb_seconds
+    gb_seconds += confirms * CONFIRM_GB_SECONDS + sends * SEND_GB_SECONDS
+    writes = checks * CHECK_WRITES + guards * GUARD_WRITES + confirms * CONFIRM_WRITES
+    reads = checks * CHECK_READS + guards * GUARD_READS + confirms * CONFIRM_READS
     return (
         CostItem("Lambda requests", runs, "request", LAMBDA_USD_PER_REQUEST),
         CostItem("Lambda time", gb_seconds, "GB-second", LAMBDA_USD_PER_GB_SECOND),
-        CostItem("Scheduler", checks + guards, "call", SCHEDULER_USD_PER_CALL),
+        CostItem("Scheduler", checks + guards + confirms, "call", SCHEDULER_USD_PER_CALL),
         CostItem("CloudWatch alarms", ALARMS, "alarm", ALARM_USD),
         CostItem("CloudWatch metrics", METRICS, "metric", METRIC_USD),
         CostItem("CloudWatch dashboard", 1, "dashboard", DASHBOARD_USD),
         CostItem("CloudWatch logs", runs * LOG_GB_PER_RUN, "GB", LOG_USD_PER_GB),
         CostItem("KMS key", 1, "key", KEY_USD),
         CostItem("KMS requests", runs * KEY_REQUESTS_PER_RUN, "request", KEY_USD_PER_REQUEST),
-        CostItem("DynamoDB writes", checks * CHECK_WRITES + guards * GUARD_WRITES, "write unit", WRITE_USD),
-        CostItem("DynamoDB reads", checks * CHECK_READS + guards * GUARD_READS, "read unit", READ_USD),
+        CostItem("DynamoDB writes", writes, "write unit", WRITE_USD),
+        CostItem("DynamoDB reads", reads, "read unit", READ_USD),
         CostItem("DynamoDB storage and backup", TABLE_GB, "GB", TABLE_USD_PER_GB),
     )

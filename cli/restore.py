@@ -94,7 +94,8 @@ def restore(
     refused = tuple(dict(one) for one in answer.get("refused", ()))
     outcome = _watch(found, accepted, wait_minutes * 60, began, quiet=as_json) if wait and accepted else None
     _end(found, wish, verdicts, accepted, refused, outcome, as_json=as_json)
-    if refused or not accepted or (outcome is not None and outcome["not_running"]):
+    missed = bool(refused) and bool(wish.instances)
+    if missed or not accepted or (outcome is not None and outcome["not_running"]):
         raise typer.Exit(1)
 
 

@@ -30,6 +30,10 @@ def test_counts_are_those_of_the_synthesised_stacks(tmp_path: Path) -> None:
         if alarm["Type"] == "AWS::CloudWatch::Alarm" and alarm["Properties"].get("Namespace") == "GpuGovernor"
     }
     assert len(own_metrics) == items["CloudWatch metrics"]
-    rates = {r["Properties"]["ScheduleExpression"] for r in resources if r["Type"] == "AWS::Scheduler::Schedule"}
-    expected = (own_cost.CHECK_SETTINGS_EVERY_MINUTES, own_cost.GUARD_BUDGET_EVERY_MINUTES)
-    assert rates == {f"rate({minutes} minute{'' if minutes == 1 else 's'})" for minutes in expected}
+    rates = [r["Properties"]["ScheduleExpression"] for r in resources if r["Type"] == "AWS::Scheduler::Schedule"]
+    expected = (
+        own_cost.CHECK_SETTINGS_EVERY_MINUTES,
+        own_cost.GUARD_BUDGET_EVERY_MINUTES,
+        own_cost.CONFIRM_ACTIONS_EVERY_MINUTES,
+    )
+    assert sorted(rates) == sorted(f"rate({minutes} minute{'' if minutes == 1 else 's'})" for minutes in expected)

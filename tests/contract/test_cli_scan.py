@@ -120,9 +120,11 @@ def test_groups_spot_requests_and_reservations_are_shown(world: World) -> None:
     (group,) = answer["groups"]
     assert (group["name"], group["gpu_types"], group["gpu_instances"]) == ("gpu", ["g4dn.xlarge"], 2)
     assert (group["desired"], group["maximum"], group["managed"]) == (2, 4, True)
-    assert group["could"] == "auto-scaling-group: not yet handled by this version, left alone"
+    assert group["could"] == (
+        "its Auto Scaling group gpu is not tagged exactly as managed and not critical, so IAM would refuse"
+    )
     (request,) = answer["spot_requests"]
-    assert (request["instance_type"], request["persistent"], request["code"]) == ("g5.xlarge", True, "not-managed")
+    assert (request["instance_type"], request["persistent"], request["code"]) == ("g5.xlarge", True, "persistent")
     ordered, block = answer["reservations"][1], answer["reservations"][0]
     assert (ordered["reservation_id"], ordered["unused_usd_per_hour"]) == ("cr-default", pytest.approx(3 * 55.04))
     assert (block["capacity_block"], block["unused_usd_per_hour"]) == (True, 0.0)

@@ -1,16 +1,15 @@
-"""guard_budget is cut off after the effect of every AWS call, and the same event is delivered again.
+"""guard_budget is cut off after the effect of every AWS call that changes something, and the same event comes again.
 
 Rule 10: at-least-once is assumed. The end state and the messages equal the run without a crash. The fleet holds one
-machine for every way of stopping; two plans take the members of a group out in both ways that there are. A process
-that dies after a read leaves behind what one that died before it does, so each stretch of reads is cut once.
+machine for every way of stopping; two plans take the members of a group out in both ways that there are.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -33,6 +32,7 @@ from lambdas.guard_budget.handler import handler
 from local.client import LocalAws, local_aws
 from stacks.permissions import handler_actions
 from tests.builders import STAGE, some_settings, tags_of
+from tests.contract.crashing import Calls, Crash, crash_points
 
 REGION = "us-east-1"
 TABLE = "state"
@@ -45,30 +45,6 @@ PLANS = {
     "standby": some_settings(grace_minutes=10, wave_percent=100, terminate_one_time_spot=Switch.ON),
     "lower": some_settings(grace_minutes=10, wave_percent=100, group_action=GroupAction.LOWER),
 }
-
-
-class Crash(BaseException):
-    """The process died here."""
-
-
-@dataclass
-class Calls:
-    """Counts AWS calls of the function under test and dies before one of them: after the effect of the one before."""
-
-    die_at: int | None = None
-    armed: bool = False
-    made: list[str] = field(default_factory=list)
-
-    def before(self, model: Any, **_: Any) -> None:
-        if not self.armed:
-            return
-        self.made.append(f"{model.service_model.endpoint_prefix}:{model.name}")
-        self.die_if_due()
-
-    def die_if_due(self, ended: bool = False) -> None:
-        if self.die_at is not None and len(self.made) + ended == self.die_at:
-            self.armed, self.die_at = False, None
-            raise Crash(self.made[-1])
 
 
 def answer_budget(request: Any, **_: Any) -> AWSResponse:
@@ -285,13 +261,6 @@ def test_the_run_without_a_crash_stops_each_machine_in_its_own_way(unharmed: dic
     assert lower["sizes"] == (0, 0)
     assert {lower[name] for name in ("member-1", "member-2")} == {"terminated"}
     assert lower["one-time"] == "running"
-
-
-def crash_points(made: Sequence[str]) -> list[int]:
-    """Numbers of the calls before which the process dies: the first, and each that follows a change; then the end."""
-    reads = ("Describe", "Get", "BatchGet", "Query")
-    after_changes = [n + 1 for n, call in enumerate(made, start=1) if not call.partition(":")[2].startswith(reads)]
-    return [1, *after_changes]
 
 
 @pytest.mark.timeout(600)

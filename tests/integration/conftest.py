@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import time_machine
+from typer.testing import CliRunner, Result
 
+from cli.main import app
+from governor.aws.clients import client
 from governor.domain.settings import SETTINGS
 from local.answers import FleetInstance
 from local.client import LocalAws, local_aws
 from local.deploy import CdkApp, bootstrap, deploy, stack_outputs
 from local.mail import Mail
+from local.options import ACCESS_KEY_ID, SECRET_ACCESS_KEY
 
 ROOT = Path(__file__).resolve().parents[2]
 STAGE = "local"
 TREE = f"/governor/{STAGE}"
-RIGHT_ONES = frozenset({"big-standard", "big-preemptible", "small-standard", "small-preemptible"})
-"""What the sample fleet holds of managed, non-critical, plain p4d and g4dn instances."""
+RIGHT_ONES = frozenset({"big-standard", "big-preemptible", "small-standard", "small-preemptible", "group-member"})
+"""What the sample fleet holds of managed, non-critical p4d and g4dn instances that would not come back."""
 
 
 @dataclass
@@ -82,18 +88,23 @@ class Deployed:
         assert "FunctionError" not in answer, payload
         return payload
 
-    def begin(self) -> None:
-        """A new month on its tenth day, a new fleet, initial settings, nothing spent."""
+    def governor(self, *arguments: str) -> Result:
+        """Run the command as a person at this moment would."""
+        return run_governor(self.aws, *arguments)
+
+    def begin(self, *, everything: bool = False) -> None:
+        """A new month on its tenth day, a new fleet (or one of every kind), initial settings, nothing spent."""
         self.aws.set_faults()
         self.aws.enforce_roles(False)
-        self.remove_fleet()
+        self.aws.remove_fleet()
+        self.aws.settle()
         now = self.aws.now()
         month = (now.replace(day=1) + timedelta(days=32)).replace(day=10, hour=9, minute=0, second=0, microsecond=0)
         self.aws.set_clock(month)
         self.reset_settings()
         self.spend(0.0)
         self.advance(6)
-        self.fleet = self.aws.create_fleet(STAGE)
+        self.fleet = self.aws.create_fleet(STAGE, everything=everything)
         self.aws.settle()
         self.first_mail = len(self.aws.mails())
         calls = self.aws.calls()
@@ -109,18 +120,33 @@ class Deployed:
             ssm.put_parameter(Name=f"{TREE}/{name}", Value=value, Overwrite=True)
         self.aws.settle()
 
-    def remove_fleet(self) -> None:
-        """Terminate everything that the last test launched."""
-        groups = self.aws.client("autoscaling")
-        for group in groups.describe_auto_scaling_groups()["AutoScalingGroups"]:
-            groups.delete_auto_scaling_group(AutoScalingGroupName=group["AutoScalingGroupName"], ForceDelete=True)
-        ec2 = self.aws.client("ec2")
-        for template in ec2.describe_launch_templates()["LaunchTemplates"]:
-            ec2.delete_launch_template(LaunchTemplateId=template["LaunchTemplateId"])
-        alive = [{"Name": "instance-state-name", "Values": ["pending", "running", "stopping", "stopped"]}]
-        for reservation in ec2.describe_instances(Filters=alive)["Reservations"]:
-            ec2.terminate_instances(InstanceIds=[instance["InstanceId"] for instance in reservation["Instances"]])
-        self.aws.settle()
+
+def run_governor(aws: LocalAws, *arguments: str) -> Result:
+    """Run the command against a local AWS, on its clock."""
+    variables = {
+        "AWS_ENDPOINT_URL": aws.endpoint.url,
+        "AWS_REGION": aws.endpoint.region,
+        "AWS_ACCESS_KEY_ID": ACCESS_KEY_ID,
+        "AWS_SECRET_ACCESS_KEY": SECRET_ACCESS_KEY,
+        "COLUMNS": "400",
+    }
+    before = {name: os.environ.get(name) for name in variables}
+    client.cache_clear()
+    os.environ.update(variables)
+    try:
+        with time_machine.travel(aws.now(), tick=False):
+            return CliRunner().invoke(app, list(arguments), prog_name="governor")
+    finally:
+        client.cache_clear()
+        _restore_environment(before)
+
+
+def _restore_environment(before: Mapping[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 @pytest.fixture(scope="session")

@@ -317,6 +317,37 @@ def test_what_a_person_started_after_our_stop_has_a_grace_and_then_goes(hours: f
         assert code_for(plan, "i-0a") is ReasonCode.MANUAL_START_GRACE
 
 
+def test_what_a_group_launches_in_places_that_a_person_gave_back_has_the_same_grace() -> None:
+    gone, another = (
+        an_instance(f"i-0{n}", kind=InstanceKind.GROUP_MEMBER, owner="workers", launched_at=NOW - timedelta(days=3))
+        for n in "ab"
+    )
+    asked = NOW - timedelta(hours=2)
+    entries = tuple(
+        replace(
+            an_entry(one, StopStatus.RESTORED, updated_at=asked),
+            method=StopMethod.LOWER.value,
+            group="workers",
+            restore_asked_by=by,
+            restore_asked_at=asked,
+            restored_at=asked,
+        )
+        for one, by in ((gone, "arn:aws:sts::123456789012:assumed-role/Operator/alice"), (another, "the new period"))
+    )
+    first, second = (a_member(f"i-0{n}", launched_at=asked + timedelta(minutes=m)) for n, m in (("c", 1), ("d", 2)))
+    older = a_member("i-0e", launched_at=NOW - timedelta(days=4))
+    state = GuardState(
+        "2026-11", NOW - timedelta(minutes=5), 960.0, NOW, stop_reached_at=NOW - timedelta(days=1), stop_scope="all"
+    )
+    fleet = (first, second, older)
+    snapshot = a_snapshot(*fleet, spent=960.0, ledger=entries, state=state, groups=(a_group(*fleet),))
+    plan = decide(snapshot, some_settings(wave_percent=100), NOW)
+    assert code_for(plan, "i-0c") is ReasonCode.MANUAL_START_GRACE
+    assert set(ids_of(plan)) == {"i-0d", "i-0e"}, "one place was given back by a person, so one machine is left alone"
+    later = decide(snapshot, some_settings(wave_percent=100, manual_start_grace_hours=2), NOW)
+    assert set(ids_of(later)) == {"i-0c", "i-0d", "i-0e"}
+
+
 def test_victims_say_how_they_are_stopped_and_what_may_not_come_back() -> None:
     plan = decide(a_snapshot(an_instance(instance_type="p4d.24xlarge"), spent=960.0), some_settings(), NOW)
     (verdict,) = [v for v in plan.decision.verdicts if v.verdict is Verdict.STOP]

@@ -98,7 +98,7 @@ def judge(
     spared: list[tuple[Instance, Reason]] = []
     candidates: list[_Candidate] = []
     tried = {(entry.instance_id, entry.launched_at): entry for entry in ledger}
-    started = _started_by_people(ledger, settings)
+    started = _started_by_people(ledger, snapshot.fleet, settings)
     for instance in snapshot.fleet.instances:
         reason = objection_to(instance, around)
         earlier = tried.get((instance.instance_id, instance.launched_at)) if instance.launched_at else None
@@ -195,21 +195,43 @@ def _changed_reason(instance: Instance, changed: Mapping[tuple[str, str], str]) 
     return because(ReasonCode.GROUP_CHANGED, group=instance.owner, what=what) if what else None
 
 
-def _started_by_people(ledger: tuple[StopEntry, ...], settings: BudgetSettings) -> dict[str, tuple[datetime, str]]:
+def _started_by_people(
+    ledger: tuple[StopEntry, ...], fleet: FleetSnapshot, settings: BudgetSettings
+) -> dict[str, tuple[datetime, str]]:
     """Instance -> (until when it is left alone, who started it), of those that people started after our stop."""
     grace = timedelta(hours=settings.manual_start_grace_hours)
     started: dict[str, tuple[datetime, str]] = {}
+    given_back: dict[tuple[str, str], list[StopEntry]] = {}
     for entry in ledger:
         at, who = None, "a person"
         if entry.status is StopStatus.RESTARTED:
             at = entry.updated_at
         elif entry.restore_asked_by.startswith("arn:") and entry.status in _COMING_BACK:
             at, who = entry.restored_at or entry.updated_at, entry.restore_asked_by.rpartition("/")[2]
+            if entry.method == StopMethod.LOWER.value:
+                given_back.setdefault((entry.region, entry.group), []).append(entry)
         if at is not None:
             before = started.get(entry.instance_id)
             due = at + grace
             started[entry.instance_id] = (due, who) if before is None or due > before[0] else before
+    for place, entries in given_back.items():
+        for instance, entry in _in_given_places(fleet, place, entries):
+            started.setdefault(instance.instance_id, started[entry.instance_id])
     return started
+
+
+def _in_given_places(
+    fleet: FleetSnapshot, place: tuple[str, str], entries: list[StopEntry]
+) -> list[tuple[Instance, StopEntry]]:
+    """The members that a group has launched in the places that a person gave back to it, first come, first served."""
+    asked = {e: e.restore_asked_at.replace(microsecond=0) for e in entries if e.restore_asked_at is not None}
+    free = sorted(asked, key=lambda e: (asked[e], e.instance_id))
+    members = [i for i in fleet.instances if (i.region, i.owner) == place and i.launched_at is not None]
+    found = []
+    for instance in sorted(members, key=lambda i: (i.launched_at, i.instance_id)):
+        if free and instance.launched_at is not None and instance.launched_at >= asked[free[0]]:
+            found.append((instance, free.pop(0)))
+    return found
 
 
 def _person_reason(instance: Instance, started: Mapping[str, tuple[datetime, str]], now: datetime) -> Reason | None:

@@ -80,6 +80,7 @@ class ReasonCode(StrEnum):
     # the way back
     RESTORABLE = "restorable"
     NOT_STOPPED_BY_US = "not-stopped-by-us"
+    WAS_TERMINATED = "was-terminated"
     OTHER_REASON_LEFT = "other-reason-left"
     RESTORED_THIS_PERIOD = "restored-this-period"
     PAST_LIMIT = "past-limit"
@@ -193,7 +194,8 @@ _WORDS: dict[ReasonCode, str] = {
     ReasonCode.TERMINATES: "it is terminated, which cannot be undone: {why}",
     ReasonCode.NOT_ALL_SAVED: "{why}",
     ReasonCode.RESTORABLE: "stopped by the Governor at {stopped} and unchanged since",
-    ReasonCode.NOT_STOPPED_BY_US: "was not stopped by the Governor, or is its own story since ({status})",
+    ReasonCode.NOT_STOPPED_BY_US: "was not stopped by the Governor, or something else became of it since ({status})",
+    ReasonCode.WAS_TERMINATED: "was terminated by the Governor, not stopped; it cannot come back",
     ReasonCode.OTHER_REASON_LEFT: "is also stopped for another reason ({reasons})",
     ReasonCode.RESTORED_THIS_PERIOD: "was started again once this month already; a person may do it again",
     ReasonCode.PAST_LIMIT: "with it the month would end at {usd} USD, above the limit of {limit} USD",

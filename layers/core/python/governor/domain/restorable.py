@@ -53,7 +53,9 @@ def objection_to_start(entry: StopEntry, seen: Instance | None, view: RestoreVie
     returning = entry.status in RETURNING_STATUSES
     waits = returning or entry.status in WAITING_STATUSES
     stopped = returning or entry.status in (StopStatus.STOPPED, StopStatus.GAVE_UP)
-    if is_terminating(entry) or not (stopped or (waits and entry.standby_by_us)):
+    if is_terminating(entry):
+        return because(ReasonCode.WAS_TERMINATED)
+    if not (stopped or (waits and entry.standby_by_us)):
         return because(ReasonCode.NOT_STOPPED_BY_US, status=entry.status.value)
     if seen is None:
         return because(ReasonCode.FLEET_UNREADABLE)

@@ -280,7 +280,9 @@ def _tell_rest(
         view.scene,
         key_parts=(period_of(view.now), fact, to_text(settings.limit_usd), to_text(settings.stop_percent)),
         proposed=tuple(proposed),
-        refused=tuple((v.instance_id, v.instance_type, v.region, v.reason, v.usd_per_hour) for v in refused),
+        refused=tuple(
+            (f"{v.instance_id} {v.name}".strip(), v.instance_type, v.region, v.reason, v.usd_per_hour) for v in refused
+        ),
         by_itself=len(by_itself),
         everything=len(proposed) == sum(is_ours_stopped(e) for e in entries),
     )

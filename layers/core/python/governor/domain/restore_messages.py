@@ -12,7 +12,7 @@ from governor.domain.meter import hours_left, period_of
 from governor.domain.reasons import Reason, words
 
 Refused = tuple[str, str, str, Reason, float | None]
-"""Instance id, type, Region, why, USD per hour."""
+"""Instance id and name, type, Region, why, USD per hour."""
 
 
 def _entry_line(entry: StopEntry) -> str:
@@ -77,8 +77,8 @@ def propose_restore(
     if refused:
         lines += ["", "Not proposed:" if proposed else "Not started again:"]
         lines += [
-            f"  {instance_id}: {kind}, {region}, {usd_text(usd)}/h - {words(why)}"
-            for instance_id, kind, region, why, usd in refused[:MAX_LISTED]
+            f"  {named}: {kind}, {region}, {usd_text(usd)}/h - {words(why)}"
+            for named, kind, region, why, usd in refused[:MAX_LISTED]
         ]
         lines += _more(len(refused))
         lines += ["A person may start one all the same:", f"  governor restore INSTANCE --stage {stage}"]
