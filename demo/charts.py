@@ -10,7 +10,13 @@ from html import escape
 from demo.story import Crossing, Mark, MarkKind, Sample, Story
 from governor.domain.meter import period_end
 
-RAILS = ((MarkKind.EDIT, "edits"), (MarkKind.MAIL, "mails"), (MarkKind.PAGE, "pages"), (MarkKind.STOP, "stops"))
+RAILS = (
+    (MarkKind.EDIT, "edits"),
+    (MarkKind.MAIL, "mails"),
+    (MarkKind.PAGE, "pages"),
+    (MarkKind.STOP, "stops"),
+    (MarkKind.START, "starts"),
+)
 _TICK_STEPS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
 
 
@@ -64,7 +70,7 @@ NARROW = Size("narrow", 340)
 
 
 def spend_chart(story: Story, size: Size) -> str:
-    """Spend of the month against the thresholds, with marks of edits, mails, pages and stops below."""
+    """Spend of the month against the thresholds, with marks of edits, mails, pages, stops and starts below."""
     begin, end = _span(story)
     top_usd = max(max(sample.true_usd for sample in story.samples), story.figures.limit_usd) * 1.06
     height = 220.0 if size.is_narrow else 300.0
@@ -311,6 +317,7 @@ def _symbol(kind: MarkKind, x: float, y: float, told: str) -> str:
         MarkKind.MAIL: f'<circle class="mark mail" cx="{x:.1f}" cy="{y:.1f}" r="4.5"/>',
         MarkKind.PAGE: f'<path class="mark page" d="M{x:.1f} {y - 5.5:.1f} l6 10.5 h-12 z"/>',
         MarkKind.STOP: f'<rect class="mark halt" x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10"/>',
+        MarkKind.START: f'<path class="mark start" d="M{x - 5:.1f} {y - 6:.1f} l11 6 l-11 6 z"/>',
         MarkKind.EDIT: f'<path class="mark edit" d="M{x:.1f} {y - 6:.1f} l6 6 l-6 6 l-6 -6 z"/>',
     }
     return f"<g><title>{escape(told)}</title>{shapes[kind]}</g>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import StrEnum
 
 from governor.domain.reasons import ReasonCode
 
@@ -22,19 +23,33 @@ ON_CALL = "priya.nair"
 ENGINEER = "jonas.weber"
 
 GROUP_NAME = "transcribe-workers"
+GROUP_SIZES = (1, 2, 3)
+"""MinSize, desired capacity and MaxSize of the Auto Scaling group."""
+
+
+class Kind(StrEnum):
+    """What an instance is beside its tags, as far as the Governor treats it in its own way."""
+
+    PLAIN = "plain"
+    GROUP_MEMBER = "group member"
+    PERSISTENT_SPOT = "persistent spot"
+    ONE_TIME_SPOT = "one-time spot"
+    STOP_PROTECTED = "stop-protected"
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine, launched so long before the story begins. `stays_because` None: to be stopped at 95 %."""
+    """One machine, launched so long before the story begins. `stays_because` None: to be stopped at 95 %.
+
+    Members of the group are launched with it, in the order of `FLEET`.
+    """
 
     name: str
     instance_type: str
     tags: tuple[tuple[str, str], ...]
     launched_before: timedelta
     stays_because: ReasonCode | None
-    spot: bool = False
-    in_group: bool = False
+    kind: Kind = Kind.PLAIN
 
 
 def _tags(criticality: str, project: str, pool: str) -> tuple[tuple[str, str], ...]:
@@ -68,20 +83,30 @@ FLEET: tuple[Machine, ...] = (
     Machine("sales-demo", "g4dn.xlarge", (), _days(2.7), ReasonCode.NOT_MANAGED),
     Machine("avatar-render", "g5.2xlarge", _tags("standard", "avatar", "render"), _days(2.2),
             ReasonCode.OUT_OF_SCOPE_FAMILY),
-    Machine("label-spot-7", "g4dn.xlarge", _tags("preemptible", "labelling", "batch"), _days(0.9),
-            ReasonCode.KIND_NOT_HANDLED, spot=True),
-    Machine(GROUP_NAME, "g4dn.xlarge", _tags("standard", "transcribe", "batch"), _days(1.9),
-            ReasonCode.KIND_NOT_HANDLED, in_group=True),
+    Machine("label-spot-7", "g4dn.xlarge", _tags("preemptible", "labelling", "batch"), _days(0.9), None,
+            kind=Kind.PERSISTENT_SPOT),
+    Machine("label-spot-8", "g4dn.xlarge", _tags("preemptible", "labelling", "batch"), _days(0.8),
+            ReasonCode.SPOT_ONE_TIME, kind=Kind.ONE_TIME_SPOT),
+    Machine("license-host", "g4dn.2xlarge", _tags("standard", "simulation", "batch"), _days(2.4),
+            ReasonCode.STOP_PROTECTED, kind=Kind.STOP_PROTECTED),
+    Machine("transcribe-1", "g4dn.xlarge", _tags("standard", "transcribe", "batch"), _days(1.9), None,
+            kind=Kind.GROUP_MEMBER),
+    Machine("transcribe-2", "g4dn.xlarge", _tags("standard", "transcribe", "batch"), _days(1.9), None,
+            kind=Kind.GROUP_MEMBER),
 )  # fmt: skip
 
-NEXT_MONTH: tuple[Machine, ...] = (
+RELEASE: tuple[Machine, ...] = (
     Machine("speech-pretrain-1", "p4d.24xlarge", _tags("standard", "speech-pretrain", "training"), _days(0), None),
     Machine("voice-sweep-4", "p4d.24xlarge", _tags("preemptible", "voice-clone", "training"), _days(0), None),
     Machine("denoise-train-2", "g4dn.8xlarge", _tags("standard", "denoise", "training"), _days(0), None),
 )
-"""Launched on the first of the next month, when the old ones stay stopped."""
+"""Launched for a release above the stop level, under an override."""
 
 LATECOMER = Machine(
     "customer-pilot", "g4dn.12xlarge", _tags("standard", "voice-clone", "training"), _days(0), None
 )  # fmt: skip
 """Launched while the stop level is reached already."""
+
+BOOT_MINUTES = {"p4d.24xlarge": 6, "g4dn.12xlarge": 3}
+"""Made-up minutes from a start that EC2 accepted to `running`, by type; the emulator alone starts at once."""
+OTHER_BOOT_MINUTES = 2

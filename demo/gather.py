@@ -7,13 +7,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from demo.company import FLEET, LIMIT_USD, NAME, Machine
+from demo.company import FLEET, GROUP_NAME, LIMIT_USD, NAME, Machine
 from demo.scenes import Played
 from demo.story import Change, Fate, Figures, FleetRow, MailItem, Step, Story
 from demo.terminal import usd
 from demo.theatre import STAGE, PlayError, Theatre
-from governor.domain.decisions import Decision, InstanceVerdict, Verdict
-from governor.domain.reasons import words
+from governor.domain.decisions import Decision, InstanceVerdict, StopMethod, Verdict
+from governor.domain.ledger import StopEntry, StopStatus
+from governor.domain.reasons import ReasonCode, words
 from governor.domain.settings_review import person
 from local.mail import Mail
 
@@ -22,6 +23,8 @@ def tell_story(theatre: Theatre, played: Played) -> Story:
     """The whole story. Raises PlayError when the stop was never decided."""
     if played.stop_decision is None or played.crossing is None:
         raise PlayError("the stop level was never reached")
+    if played.overriding is None or played.restoring is None:
+        raise PlayError("the override or the restore was not played")
     changes = _changes(theatre)
     return Story(
         company=NAME,
@@ -39,6 +42,10 @@ def tell_story(theatre: Theatre, played: Played) -> Story:
         alarm_mails=_mails(theatre, theatre.alarm_mails()),
         changes=changes,
         crossing=played.crossing,
+        group=GROUP_NAME,
+        group_moments=tuple(theatre.group_moments),
+        overriding=played.overriding,
+        restoring=played.restoring,
         figures=_figures(theatre, played),
         laps=tuple(theatre.narrator.laps),
     )
@@ -57,6 +64,7 @@ def _figures(theatre: Theatre, played: Played) -> Figures:
         function_runs=stats.deliveries,
         api_calls=stats.calls,
         stop_calls=len([call for call in theatre.stop_calls() if call.status == 200]),
+        start_calls=len([call for call in theatre.start_calls() if call.status == 200]),
         denied_calls=len(denied),
     )
 
@@ -78,13 +86,23 @@ def _fleet_row(theatre: Theatre, played: Played, machine: Machine, verdicts: Map
         project=tags.get("governor:project", ""),
         instance_type=machine.instance_type,
         tags=tags.get("governor:criticality", "no tags"),
-        kind="spot" if machine.spot else "group member" if machine.in_group else "plain",
+        kind=machine.kind.value,
         usd_per_hour=theatre.price_of(machine.instance_type),
         state_before=played.states_before[machine.name],
         state_after=after,
         fate=Fate.STOPPED if after == "stopped" else Fate.SPARED,
         why="the Governor said nothing of it" if verdict is None else words(verdict.reason),
+        notes=() if verdict is None else _notes(verdict),
     )
+
+
+_METHODS = {StopMethod.STANDBY_AND_STOP: "into standby, then stopped"}
+"""What is done beside the plain stop."""
+
+
+def _notes(verdict: InstanceVerdict) -> tuple[str, ...]:
+    method = _METHODS.get(verdict.method) if verdict.method is not None else None
+    return (*((method,) if method else ()), *(words(note) for note in verdict.notes))
 
 
 def _mails(theatre: Theatre, mails: Iterable[Mail]) -> tuple[MailItem, ...]:
@@ -111,8 +129,10 @@ def _steps(theatre: Theatre, changes: Iterable[Change]) -> tuple[Step, ...]:
     last: tuple[object, ...] = ()
     for decision in theatre.decisions(theatre.samples[0].at, theatre.now()):
         victims = frozenset(v.instance_id for v in decision.verdicts if v.verdict is Verdict.STOP)
-        said = (decision.level, tuple(hold.code for hold in decision.holds), decision.stops, victims)
-        if said == last or (decision.level == "below" and last[:1] == ("below",)):
+        codes = tuple(hold.code for hold in decision.holds)
+        said = (decision.level, codes, decision.stops, victims, decision.restores)
+        quiet = decision.level == "below" and last[:1] == ("below",)
+        if not decision.restores and (said == last or quiet):
             continue
         last = said
         steps.append(_decision_step(theatre, decision))
@@ -142,10 +162,15 @@ def _decision_step(theatre: Theatre, decision: Decision) -> Step:
     count = f"{len(victims)} machine" + ("" if len(victims) == 1 else "s")
     details: tuple[str, ...] = ()
     shown_rate: float | None = None
-    if decision.stops:
+    if decision.restores:
+        did = f"has {len(decision.restores)} machines started again"
+        details = tuple(theatre.name_of(one.instance_id) for one in decision.restores)
+    elif decision.stops:
         did, shown_rate = f"stops {count}", rate
     elif decision.level == "stop" and decision.mode == "observe":
         did, shown_rate = f"would stop {count}, and changes nothing", rate
+    elif decision.level == "stop" and victims and (why_not := _holder(decision)):
+        did, shown_rate = f"leaves {count} running: {why_not}", rate
     elif decision.level == "stop" and decision.holds and victims:
         did, shown_rate = f"will stop {count}, and waits", rate
     elif decision.level == "stop":
@@ -164,20 +189,39 @@ def _decision_step(theatre: Theatre, decision: Decision) -> Step:
     return Step(decision.decided_at, "guard_budget", did, why, details, shown_rate, decision.decision_id)
 
 
+def _holder(decision: Decision) -> str:
+    """The word for a hold that a person put there; empty where it only waits."""
+    words_of = {ReasonCode.PAUSED: "paused", ReasonCode.OVERRIDDEN: "overridden"}
+    return next((words_of[hold.code] for hold in decision.holds if hold.code in words_of), "")
+
+
 def _dollars(usd_per_hour: float | None) -> str:
     return "price unknown" if usd_per_hour is None else f"{usd(usd_per_hour)}/h"
 
 
+_SEEN = {
+    StopStatus.STOPPED: "sees stopped",
+    StopStatus.RESTORED: "sees running again",
+    StopStatus.FAILED: "sees a stop fail",
+    StopStatus.WITHHELD: "withholds a stop",
+    StopStatus.GAVE_UP: "gives up on a start",
+    StopStatus.RESTARTED: "sees started by somebody else",
+    StopStatus.GONE: "finds gone",
+}
+"""What the ledger says of ends, in words; steps between are left out."""
+
+
 def _outcomes(theatre: Theatre) -> list[Step]:
-    ends: dict[tuple[str, datetime, str], list[Any]] = {}
-    for entry in theatre.ledger():
-        ends.setdefault((entry.decision_id, entry.updated_at, entry.status.value), []).append(entry)
+    """What confirm_actions saw of stops and starts: those of one moment are one step."""
+    ends: dict[tuple[str, datetime, StopStatus], list[StopEntry]] = {}
+    for entry in theatre.ledger_seen.values():
+        if entry.status in _SEEN:
+            ends.setdefault((entry.decision_id, entry.updated_at, entry.status), []).append(entry)
     steps = []
     for (decision_id, at, status), entries in ends.items():
         names = ", ".join(sorted(theatre.name_of(entry.instance_id) for entry in entries))
         rate = sum(entry.usd_per_hour or 0.0 for entry in entries)
-        verb = "sees stopped" if status == "stopped" else status
-        steps.append(Step(at, "guard_budget", f"{verb}: {names}", entries[0].detail, (), rate, decision_id))
+        steps.append(Step(at, "confirm_actions", f"{_SEEN[status]}: {names}", "", (), rate, decision_id))
     return steps
 
 

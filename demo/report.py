@@ -8,8 +8,8 @@ from html import escape
 from pathlib import Path
 
 from demo.charts import NARROW, WIDE, Size, crossing_chart, rate_chart, spend_chart
-from demo.story import Change, Check, Fate, FleetRow, MailItem, Scene, Step, Story
-from demo.terminal import duration, summary_rows, usd
+from demo.story import Change, Check, Command, Fate, FleetRow, GroupMoment, MailItem, Returned, Scene, Step, Story
+from demo.terminal import after, duration, held_seconds, summary_rows, usd
 
 STYLES = Path(__file__).with_name("report.css")
 
@@ -19,6 +19,9 @@ SECTIONS = (
     ("crossing", "From crossing to stopped"),
     ("scenes", "What happened"),
     ("fleet", "Fleet"),
+    ("group", "Auto Scaling group"),
+    ("override", "Override"),
+    ("restore", "Restore"),
     ("timeline", "Timeline"),
     ("mails", "Mails"),
     ("settings", "Settings"),
@@ -47,6 +50,9 @@ def render(story: Story) -> str:
         _crossing(story),
         _scenes(story),
         _fleet(story),
+        _group(story),
+        _override(story),
+        _restore(story),
         _timeline(story),
         _mails(story),
         _settings(story),
@@ -80,14 +86,19 @@ def _top(story: Story) -> str:
             f"{stopped} of {len(story.fleet)} machines; {kept} stay, each for a reason",
         ),
         (
-            "Not spent by the month’s end",
+            "Not spent",
             usd(saved, 0),
-            f"{usd(figures.month_end_usd, 0)} instead of {usd(figures.month_end_without_usd, 0)}",
+            f"{usd(figures.month_end_usd, 0)} in the month instead of {usd(figures.month_end_without_usd, 0)}",
         ),
         (
-            "From report to stopped",
+            "Report to stopped",
             duration(crossing.own_seconds),
             f"after {duration(crossing.lag_seconds)} in which AWS Budgets did not know",
+        ),
+        (
+            "Command to running",
+            after(story.restoring.slowest_seconds),
+            f"{len(story.restoring.rows)} machines by one governor restore; {_boot_words(story)}",
         ),
         (
             "Checked",
@@ -108,6 +119,15 @@ def _top(story: Story) -> str:
         "months of a small company’s bill. The company is made up; the functions, decisions and mails are real.</p>"
         f'<dl class="figures">{cells}</dl><nav aria-label="Sections">{links}</nav></header>'
     )
+
+
+def _boot_words(story: Story) -> str:
+    """How long machines take to boot here."""
+    minutes = sorted({row.boot_minutes for row in story.restoring.rows})
+    if not minutes:
+        return "none came back"
+    span = f"{minutes[0]:g}" if len(minutes) == 1 else f"{minutes[0]:g} to {minutes[-1]:g}"
+    return f"booting takes {span} min here"
 
 
 def _number_word(number: int) -> str:
@@ -134,7 +154,7 @@ def _summary(story: Story) -> str:
         f"<td>{escape(why)}</td></tr>"
         for why, rows in sorted(reasons.items(), key=lambda item: -sum(row.usd_per_hour or 0.0 for row in item[1]))
     )
-    return _table(f"{story.month} in figures", ("What", "Figure|number", "How"), rows) + _table(
+    return _table(f"{story.month} and after, in figures", ("What", "Figure|number", "How"), rows) + _table(
         "What stayed at the stop level, and why", ("Machines", "USD per hour|number", "Reason"), kept
     )
 
@@ -265,7 +285,136 @@ def _fleet_row(row: FleetRow) -> str:
         f'<td class="number" data-label="USD per hour">{price}</td>'
         f'<td class="nowrap" data-label="Before → after">{escape(row.state_before)} → '
         f'<span class="{after}">{escape(row.state_after)}</span></td>'
-        f'<td data-label="Reason">{escape(row.why)}</td></tr>'
+        f'<td data-label="Reason">{escape("; ".join((row.why, *row.notes)))}</td></tr>'
+    )
+
+
+def _group(story: Story) -> str:
+    rows = "".join(_group_row(moment) for moment in story.group_moments)
+    heads = (
+        "When (UTC)",
+        "Moment",
+        "MinSize|number",
+        "Desired|number",
+        "MaxSize|number",
+        "Members",
+        "Launched|number",
+    )
+    return (
+        f"<p>A stopped member of an Auto Scaling group is replaced, unless the group is told first. So each member of "
+        f"<code>{escape(story.group)}</code> is put into standby, which needs a lower MinSize, and is stopped there. "
+        "On the way back it runs, leaves standby, and the sizes are put back as they were. The last column counts all "
+        "instances that the group has launched and that exist: a replacement would show there.</p>"
+        + _table("The group as the Auto Scaling API describes it", heads, rows)
+    )
+
+
+def _group_row(moment: GroupMoment) -> str:
+    members = ", ".join(f"{name}: {state}" for name, state in moment.members)
+    return (
+        f'<tr><td class="nowrap">{moment.at:%d %b %H:%M}</td><td data-label="Moment">{escape(moment.what)}</td>'
+        f'<td class="number" data-label="MinSize">{moment.min_size}</td>'
+        f'<td class="number" data-label="Desired">{moment.desired}</td>'
+        f'<td class="number" data-label="MaxSize">{moment.max_size}</td>'
+        f'<td data-label="Members">{escape(members)}</td>'
+        f'<td class="number" data-label="Launched">{moment.launched}</td></tr>'
+    )
+
+
+def _override(story: Story) -> str:
+    one = story.overriding
+    held = held_seconds(story)
+    rows = "".join(
+        f'<tr><th scope="row">{escape(what)}</th><td class="number">{escape(figure)}</td><td>{escape(more)}</td></tr>'
+        for what, figure, more in (
+            ("Written", f"{one.command.at:%d %b %H:%M}", f"the parameter {one.parameter}, by {one.command.by}"),
+            ("Spent by then", usd(one.spent_at_begin_usd), "as AWS Budgets reports it"),
+            ("Kept running", f"{usd(one.usd_per_hour)}/h", ", ".join(one.machines)),
+            ("Held", duration(held), f"{one.runs_held} runs of the guard in the minutes that were played"),
+            ("Stop calls meanwhile", str(one.stop_calls), "StopInstances and the like, by any function"),
+            (
+                "Over",
+                f"{one.ended_at:%d %b %H:%M}",
+                f"AWS Budgets reports {usd(one.reported_at_end_usd)}, above {usd(one.up_to_usd)}; by time it would "
+                f"have ended at {one.until:%d %b %H:%M}",
+            ),
+            (
+                "Stopped",
+                f"{one.stopped_at:%d %b %H:%M}",
+                f"{duration((one.stopped_at - one.ended_at).total_seconds())} after its end: notice, grace, stop",
+            ),
+        )
+    )
+    return (
+        "<p>At the stop level a person may go on and pay. An override has an end: a time, an amount of the month’s "
+        "spend, or both, whichever comes first. The amount is compared with what AWS Budgets reports, so the true bill "
+        "may be above it by then.</p>"
+        + _terminal(one.command)
+        + _table("The override in figures", ("What", "Figure|number", "More"), rows)
+    )
+
+
+def _terminal(command: Command) -> str:
+    return (
+        f'<pre class="terminal" tabindex="0"><b>$ {escape(command.typed)}</b>\n{escape(command.printed)}\n'
+        f'<span class="code">exit code {command.exit_code}, {command.seconds:.1f} s of real time</span></pre>'
+    )
+
+
+def _restore(story: Story) -> str:
+    one = story.restoring
+    longest = max((row.running_after_seconds or 0.0 for row in one.rows), default=0.0)
+    rows = "".join(_returned_row(row, longest) for row in one.rows)
+    sizes = (
+        f"The group {story.group} has its sizes back and its members in service {after(one.group_after_seconds)} "
+        "after the command."
+        if one.group_after_seconds is not None
+        else f"The group {story.group} had not its sizes back in time."
+    )
+    return (
+        f"<p>The mail “{escape(one.mail_subject)}” of {one.mail_at:%d %b %H:%M} holds the command "
+        f"<code>{escape(one.in_mail)}</code>. It is run {_days(one.command.at - one.mail_at)} later.</p>"
+        + _terminal(one.command)
+        + f"<p>{escape(sizes)} All is virtual time, seen to the minute. The minutes to boot are set by the demo for "
+        "each type, since the emulator has none. What is left is the Governor’s own part, without the seconds in which "
+        "its functions work: the virtual clock stands still for them. On AWS a start may also find no capacity; then "
+        "it is tried again.</p>"
+        + _table(
+            "From the command to running",
+            (
+                "Machine",
+                "Type",
+                "USD per hour|number",
+                "Start called|number",
+                "Boot, as set|number",
+                "Running|number",
+                "Confirmed|number",
+            ),
+            rows,
+        )
+    )
+
+
+def _days(span: timedelta) -> str:
+    days = round(span / timedelta(days=1))
+    return f"{days} day{'' if days == 1 else 's'}"
+
+
+def _returned_row(row: Returned, longest: float) -> str:
+    kind = "" if row.kind == "plain" else f"<br>{escape(row.kind)}"
+    price = "unknown" if row.usd_per_hour is None else f"{row.usd_per_hour:,.2f}"
+    running = row.running_after_seconds
+    share = 0.0 if running is None or longest == 0 else running / longest * 100
+    bar = f'<span class="bar" aria-hidden="true"><i style="width:{share:.1f}%"></i></span>'
+    failed = "" if running is not None else " failed"
+    return (
+        f'<tr><th scope="row">{escape(row.name)} <span class="id">{escape(row.instance_id)}</span></th>'
+        f'<td data-label="Type">{escape(row.instance_type)}{kind}</td>'
+        f'<td class="number" data-label="USD per hour">{price}</td>'
+        f'<td class="number" data-label="Start called">{after(row.called_after_seconds)}</td>'
+        f'<td class="number" data-label="Boot, as set">{row.boot_minutes:g} min</td>'
+        f'<td class="number{failed}" data-label="Running">{after(running)}{bar}</td>'
+        f'<td class="number" data-label="Confirmed">{after(row.confirmed_after_seconds)}</td></tr>'
     )
 
 
@@ -355,10 +504,12 @@ def _made(story: Story) -> str:
         "<p><strong>Real:</strong> the CDK app and its templates, the CDK command line, the deployed functions with "
         "their layers and the Lambda runtime client, their decisions, the settings, the mails, and in the last scene "
         f"the policies of the deployed roles. {figures.function_runs:,} function runs made their part of "
-        f"{figures.api_calls:,} AWS calls; {figures.stop_calls} of them stopped machines, {figures.denied_calls} "
-        "attempts were refused.</p>"
+        f"{figures.api_calls:,} AWS calls; {figures.stop_calls} of them stopped machines, {figures.start_calls} "
+        f"started some, {figures.denied_calls} attempts were refused. The two <code>governor</code> commands ran as "
+        "processes of their own, with a person’s keys and on the virtual clock.</p>"
         "<p><strong>Simulated:</strong> AWS itself, by an emulator on this machine: EC2 machines without GPUs that "
-        "start and stop at once; the bill, which is running hours times list price "
+        "stop at once and, from the restore on, take the minutes to start that the demo sets; the bill, which is "
+        "running hours times list price "
         f"({escape(story.prices_dated)}); AWS Budgets, which sees the bill every 8 to 16 hours here (8 to 24 in "
         "truth); and the clock, which is moved minute by minute where something happens and jumps over the hours in "
         "between. No function runs in a jump. The company, its people and its machines are made up; addresses end in "

@@ -23,6 +23,7 @@ class MarkKind(StrEnum):
     MAIL = "mail"
     PAGE = "page"
     STOP = "stop"
+    START = "start"
     EDIT = "edit"
 
 
@@ -104,6 +105,89 @@ class FleetRow:
     state_after: str
     fate: Fate
     why: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMoment:
+    """An Auto Scaling group at one moment: its sizes, and the state of each member by name. `launched` counts all
+    instances that the group launched and that are not terminated, so that a replacement would show."""
+
+    at: datetime
+    what: str
+    min_size: int
+    desired: int
+    max_size: int
+    members: tuple[tuple[str, str], ...]
+    launched: int
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A `governor` command that a person ran: as typed, what it printed, its exit code, and its real seconds."""
+
+    at: datetime
+    by: str
+    typed: str
+    printed: str
+    exit_code: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Overriding:
+    """An override of the whole budget: USD of the month, and USD per hour that it kept running."""
+
+    command: Command
+    parameter: str
+    until: datetime
+    up_to_usd: float
+    spent_at_begin_usd: float
+    machines: tuple[str, ...]
+    usd_per_hour: float
+    runs_held: int
+    """Runs of the guard while it held."""
+    stop_calls: int
+    """Stop calls while it held."""
+    ended_at: datetime
+    """When AWS Budgets reported the amount."""
+    reported_at_end_usd: float
+    stopped_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """One instance on its way back; seconds of virtual time from the command, None where it did not get so far."""
+
+    instance_id: str
+    name: str
+    instance_type: str
+    kind: str
+    usd_per_hour: float | None
+    boot_minutes: float
+    called_after_seconds: float | None
+    running_after_seconds: float | None
+    confirmed_after_seconds: float | None
+    """From the command until the Governor has seen it, and a member is in service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Restoring:
+    """A restore: the command as the mail gave it, and how long each part of it took."""
+
+    mail_subject: str
+    mail_at: datetime
+    in_mail: str
+    command: Command
+    rows: tuple[Returned, ...]
+    group_after_seconds: float | None
+    """From the command until the group had its sizes back."""
+
+    @property
+    def slowest_seconds(self) -> float | None:
+        """Until the last of them ran; None where one did not."""
+        found = [row.running_after_seconds for row in self.rows]
+        return None if not found or None in found else max(one for one in found if one is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +263,7 @@ class Figures:
     function_runs: int
     api_calls: int
     stop_calls: int
+    start_calls: int
     denied_calls: int
 
 
@@ -201,6 +286,10 @@ class Story:
     alarm_mails: tuple[MailItem, ...]
     changes: tuple[Change, ...]
     crossing: Crossing
+    group: str
+    group_moments: tuple[GroupMoment, ...]
+    overriding: Overriding
+    restoring: Restoring
     figures: Figures
     laps: tuple[Lap, ...]
 

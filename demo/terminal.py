@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -64,6 +65,27 @@ class Narrator:
             table.add_row(escape(what), escape(figure), escape(how))
         self._console.print()
         self._console.print(table)
+        self._returns(story)
+
+    def _returns(self, story: Story) -> None:
+        """How long each machine took to come back."""
+        restoring = story.restoring
+        table = Table(
+            title="Restore: virtual time from the command; boot as the demo sets it",
+            title_justify="left",
+            pad_edge=False,
+            box=box.SQUARE,
+        )
+        for name in ("machine", "type", "start", "boot", "running", "confirmed"):
+            table.add_column(name, no_wrap=True, justify="left" if name in ("machine", "type") else "right")
+        for row in restoring.rows:
+            boot = duration(row.boot_minutes * 60)
+            back = (after(row.running_after_seconds), after(row.confirmed_after_seconds))
+            table.add_row(escape(row.name), row.instance_type, after(row.called_after_seconds), boot, *back)
+        table.add_row(escape(story.group), "group sizes", "", "", "", after(restoring.group_after_seconds))
+        self._console.print()
+        self._console.print(table)
+        self._console.print(f"  {escape(restoring.command.typed)}", highlight=False)
 
 
 def duration(seconds: float) -> str:
@@ -82,9 +104,20 @@ def usd(amount: float, places: int = 2) -> str:
     return f"${amount:,.{places}f}"
 
 
+def after(seconds: float | None) -> str:
+    """Virtual time from a command to something; it is seen to the minute."""
+    return "not in time" if seconds is None else "at once" if seconds < 0.5 else duration(seconds)
+
+
+def held_seconds(story: Story) -> float:
+    """Virtual seconds from the override's command to the report of its amount."""
+    return (story.overriding.ended_at - story.overriding.command.at).total_seconds()
+
+
 def summary_rows(story: Story) -> list[tuple[str, str, str]]:
     """What, figure, explanation: the same rows in the terminal and in the report."""
     figures, crossing = story.figures, story.crossing
+    overriding, restoring = story.overriding, story.restoring
     stopped = sum(row.fate == "stopped" for row in story.fleet)
     kept = len(story.fleet) - stopped
     saved = figures.month_end_without_usd - figures.month_end_usd
@@ -93,10 +126,16 @@ def summary_rows(story: Story) -> list[tuple[str, str, str]]:
         ("Stopped", f"{stopped} machines", f"{usd(figures.stopped_usd_per_hour)} an hour less from then on"),
         ("Left running", f"{kept} machines", f"{usd(figures.run_rate_after_usd_per_hour)} an hour, each for a reason"),
         ("Month’s bill", usd(figures.month_end_usd, 0),
-         f"instead of {usd(figures.month_end_without_usd, 0)}: {usd(saved, 0)} not spent"),
+         f"override included, instead of {usd(figures.month_end_without_usd, 0)}: {usd(saved, 0)} not spent"),
         ("Crossing to report", f"{crossing.lag_seconds:,.0f} s",
          f"{duration(crossing.lag_seconds)} in which AWS Budgets did not know yet"),
         ("Report to stopped", f"{crossing.own_seconds:,.0f} s",
          f"{duration(crossing.own_seconds)}: notice, grace, stop, seen stopped"),
+        ("Overridden", duration(held_seconds(story)),
+         f"{usd(overriding.usd_per_hour)} an hour above the stop level, {overriding.runs_held} runs of the guard, "
+         f"stop calls: {overriding.stop_calls}"),
+        ("Command to running", after(restoring.slowest_seconds),
+         f"{len(restoring.rows)} machines by governor restore, boot included; the group’s sizes: "
+         f"{after(restoring.group_after_seconds)}"),
         ("Checks", f"{passed} of {len(story.checks)}", "held" if not story.failures else "held; see FAILED above"),
     ]  # fmt: skip

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -10,18 +12,30 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from demo.company import GROUP_NAME, LIMIT_USD, MAIL_OF_TOPIC, Machine
-from demo.story import Check, Mark, MarkKind, Sample, Scene
+from demo.command_line import run_governor
+from demo.company import (
+    BOOT_MINUTES,
+    GROUP_NAME,
+    GROUP_SIZES,
+    LIMIT_USD,
+    MAIL_OF_TOPIC,
+    OTHER_BOOT_MINUTES,
+    Kind,
+    Machine,
+)
+from demo.story import Check, Command, GroupMoment, Mark, MarkKind, Sample, Scene
 from demo.terminal import Narrator
 from governor.aws.catalogue import load_catalogue
 from governor.aws.state_table import DynamoDbStateTable
 from governor.domain.decisions import Decision
+from governor.domain.ledger import StopEntry
 from governor.domain.meter import period_start
 from governor.ports import Key, Record
 from governor.shell import records
 from local.calls import Call
-from local.client import LocalAws
+from local.client import REPOSITORY, LocalAws
 from local.mail import Mail
+from local.starts import boots_in
 
 STAGE = "local"
 LAG_HOURS = (8.0, 16.0)
@@ -59,7 +73,7 @@ class PlayError(RuntimeError):
 class Theatre:
     """Moves the clock, keeps the true bill, lets people act, and notes what is seen. All times are virtual, UTC."""
 
-    def __init__(self, aws: LocalAws, deployed: Deployed, narrator: Narrator, seed: int = 41) -> None:
+    def __init__(self, aws: LocalAws, deployed: Deployed, narrator: Narrator, seed: int = 15) -> None:
         self.aws = aws
         self.deployed = deployed
         self.narrator = narrator
@@ -73,6 +87,7 @@ class Theatre:
         self.reported_usd: float | None = None
         self.month_ends: list[float] = []
         self._ec2 = aws.client("ec2")
+        self._groups = aws.client("autoscaling")
         self._budgets = aws.client("budgets")
         self._prices = load_catalogue()
         self._random = random.Random(seed)
@@ -82,6 +97,9 @@ class Theatre:
         self._image = ""
         self._seen: dict[str, dict[str, Any]] | None = None
         self.acts: list[tuple[datetime, str, str]] = []
+        self.group_moments: list[GroupMoment] = []
+        self.ledger_seen: dict[tuple[str, datetime, str], StopEntry] = {}
+        """Each stop in each status that was seen: instance, launch and status."""
 
     # scenes and checks
 
@@ -160,6 +178,24 @@ class Theatre:
         """Note what a person did, for the timeline."""
         self.acts.append((self._moment, person, did))
 
+    def command(self, person: str, typed: str) -> Command:
+        """Run a `governor` command as that person, in a process of its own; what follows from it is delivered."""
+        began = time.monotonic()
+        ended = run_governor(
+            shlex.split(typed)[1:],
+            moment=self._moment,
+            url=self.aws.endpoint.url,
+            region=self.aws.endpoint.region,
+            keys=self._people[person],
+            folder=REPOSITORY,
+        )
+        seconds = time.monotonic() - began
+        self.act(person, f"ran {typed}")
+        self.aws.settle()
+        self._seen = None
+        self.watch_ledger()
+        return Command(self._moment, person, typed, ended.printed, ended.exit_code, seconds)
+
     def parameter(self, name: str) -> str:
         """The text of a parameter."""
         return str(self.aws.client("ssm").get_parameter(Name=f"/governor/{STAGE}/{name}")["Parameter"]["Value"])
@@ -170,10 +206,12 @@ class Theatre:
         """Launch one machine as that person."""
         self._seen = None
         self.act(person, f"launched {machine.name} ({machine.instance_type})")
-        if machine.in_group:
-            self.ids[machine.name] = self._launch_group(machine)
-            return
         tags = [{"Key": "Name", "Value": machine.name}, *({"Key": k, "Value": v} for k, v in machine.tags)]
+        ec2 = self.client_of(person, "ec2")
+        if machine.kind is Kind.GROUP_MEMBER:
+            self.ids[machine.name] = self._next_member(machine)
+            ec2.create_tags(Resources=[self.ids[machine.name]], Tags=tags)
+            return
         request: dict[str, Any] = {
             "ImageId": self._image_id(),
             "InstanceType": machine.instance_type,
@@ -181,9 +219,14 @@ class Theatre:
             "MaxCount": 1,
             "TagSpecifications": [{"ResourceType": "instance", "Tags": tags}],
         }
-        if machine.spot:
-            request["InstanceMarketOptions"] = {"MarketType": "spot"}
-        answer = self.client_of(person, "ec2").run_instances(**request)
+        if machine.kind in (Kind.PERSISTENT_SPOT, Kind.ONE_TIME_SPOT):
+            spot = {"SpotInstanceType": "persistent", "InstanceInterruptionBehavior": "stop"}
+            one_time = {"SpotInstanceType": "one-time"}
+            options = spot if machine.kind is Kind.PERSISTENT_SPOT else one_time
+            request["InstanceMarketOptions"] = {"MarketType": "spot", "SpotOptions": options}
+        if machine.kind is Kind.STOP_PROTECTED:
+            request["DisableApiStop"] = True
+        answer = ec2.run_instances(**request)
         self.ids[machine.name] = answer["Instances"][0]["InstanceId"]
 
     def _image_id(self) -> str:
@@ -194,26 +237,69 @@ class Theatre:
         self._image = str(min(image["ImageId"] for image in images))
         return self._image
 
-    def _launch_group(self, machine: Machine) -> str:
+    def _next_member(self, machine: Machine) -> str:
+        """The next member of the group that has no name yet; the group is created with all of them."""
+        found = self._group()
+        if found is None:
+            self._create_group(machine)
+            found = self._group()
+        members = sorted(member["InstanceId"] for member in (found or {"Instances": ()})["Instances"])
+        return str(next(one for one in members if one not in self.ids.values()))
+
+    def _create_group(self, machine: Machine) -> None:
         subnets = self._ec2.describe_subnets()["Subnets"]
         template = self._ec2.create_launch_template(
             LaunchTemplateName=GROUP_NAME,
             LaunchTemplateData={"ImageId": self._image_id(), "InstanceType": machine.instance_type},
         )["LaunchTemplate"]
-        groups = self.aws.client("autoscaling")
-        tags = (("Name", machine.name), *machine.tags)
-        groups.create_auto_scaling_group(
+        minimum, desired, maximum = GROUP_SIZES
+        self._groups.create_auto_scaling_group(
             AutoScalingGroupName=GROUP_NAME,
             LaunchTemplate={"LaunchTemplateId": template["LaunchTemplateId"], "Version": "$Latest"},
-            MinSize=0,
-            MaxSize=2,
-            DesiredCapacity=1,
+            MinSize=minimum,
+            MaxSize=maximum,
+            DesiredCapacity=desired,
             VPCZoneIdentifier=min(subnet["SubnetId"] for subnet in subnets),
             Tags=[{"Key": k, "Value": v, "PropagateAtLaunch": True, "ResourceId": GROUP_NAME,
-                   "ResourceType": "auto-scaling-group"} for k, v in tags],
+                   "ResourceType": "auto-scaling-group"} for k, v in (("Name", GROUP_NAME), *machine.tags)],
         )  # fmt: skip
-        group = groups.describe_auto_scaling_groups(AutoScalingGroupNames=[GROUP_NAME])["AutoScalingGroups"][0]
-        return str(group["Instances"][0]["InstanceId"])
+
+    def _group(self) -> dict[str, Any] | None:
+        found = self._groups.describe_auto_scaling_groups(AutoScalingGroupNames=[GROUP_NAME])["AutoScalingGroups"]
+        return found[0] if found else None
+
+    def look_at_group(self, what: str) -> GroupMoment:
+        """The group as it is now, with a word for the report. Raises PlayError where it is gone."""
+        group = self._group()
+        if group is None:
+            raise PlayError(f"the group {GROUP_NAME} is gone")
+        members = tuple(sorted((self.name_of(m["InstanceId"]), m["LifecycleState"]) for m in group["Instances"]))
+        sizes = group["MinSize"], group["DesiredCapacity"], group["MaxSize"]
+        mark = {"Key": "aws:autoscaling:groupName", "Value": GROUP_NAME}
+        launched = sum(mark in one.get("Tags", ()) for one in self.instances().values())
+        return GroupMoment(self._moment, what, *sizes, members, launched)
+
+    def note_group(self, what: str) -> GroupMoment:
+        """The same, kept for the report."""
+        moment = self.look_at_group(what)
+        self.group_moments.append(moment)
+        return moment
+
+    def let_starts_take_time(self) -> None:
+        """From now on a start takes some minutes, by type; the emulator alone starts at once."""
+        self.aws.set_starts(
+            *(
+                boots_in(instance_id, minutes=boot_minutes(one["InstanceType"]))
+                for instance_id, one in self.instances().items()
+            )
+        )
+
+    def spot_state(self, name: str) -> str:
+        """Type and state of the request behind a spot instance."""
+        requests = self._ec2.describe_spot_instance_requests()["SpotInstanceRequests"]
+        return next(
+            (f"{one['Type']}, {one['State']}" for one in requests if one.get("InstanceId") == self.ids[name]), ""
+        )
 
     def instances(self) -> dict[str, dict[str, Any]]:
         """Every instance that is not terminated, as EC2 describes it, by id. Read again after everything that acts."""
@@ -273,6 +359,7 @@ class Theatre:
             self._seen = None
             self._charge(step, rate)
             self.sample()
+            self.watch_ledger()
 
     def refresh_budget(self) -> None:
         """AWS Budgets sees the bill of this moment; its notices are delivered."""
@@ -375,9 +462,18 @@ class Theatre:
         return next(word for output, word in names.items() if self.deployed[output] == mail.topic_arn)
 
     def stop_calls(self) -> list[Call]:
-        """Every call of a function that would change an instance, whatever the answer."""
-        changing = ("ec2:StopInstances", "ec2:StartInstances", "ec2:TerminateInstances", "ec2:ModifyInstanceAttribute")
+        """Every call of a function that would stop or change an instance, whatever the answer."""
+        changing = ("ec2:StopInstances", "ec2:TerminateInstances", "ec2:ModifyInstanceAttribute")
         return [call for call in self.aws.calls() if call.function and call.action in changing]
+
+    def start_calls(self) -> list[Call]:
+        """Every call of a function that starts instances, whatever the answer."""
+        return [call for call in self.aws.calls() if call.function and call.action == "ec2:StartInstances"]
+
+    def guard_runs(self) -> int:
+        """How often guard_budget has run so far."""
+        name = self.deployed["GuardBudgetFunctionName"]
+        return sum(one.function == name for one in self.aws.deliveries())
 
     def decisions(self, begin: datetime, end: datetime) -> list[Decision]:
         """Every recorded decision between two days, in order."""
@@ -397,9 +493,19 @@ class Theatre:
         """The last rejection of the settings."""
         return self.store.get(Key("settings", "rejection"))
 
-    def ledger(self) -> list[Any]:
+    def ledger(self) -> list[StopEntry]:
         """The stop ledger."""
         return [records.entry_of(record) for record in self.store.query(records.LEDGER)]
+
+    def watch_ledger(self) -> None:
+        """Note the status of each stop when it is seen for the first time; the ledger itself keeps the last."""
+        for entry in self.ledger():
+            self.ledger_seen.setdefault((entry.instance_id, entry.launched_at, entry.status.value), entry)
+
+
+def boot_minutes(instance_type: str) -> float:
+    """How long a start of this type takes in the demo."""
+    return BOOT_MINUTES.get(instance_type, OTHER_BOOT_MINUTES)
 
 
 def first_of_month_after(moment: datetime, *, days_before: int) -> datetime:

@@ -190,9 +190,54 @@ def test_the_demo_ends_well_and_says_what_it_saw(played: Played) -> None:
     assert "FAILED" not in played.said
     story = read_story(played.folder / "story.json")
     assert story.failures == ()
-    assert len(story.checks) >= 40
-    assert [scene.number for scene in story.scenes] == list(range(1, 8))
+    assert len(story.checks) >= 75
+    assert [scene.number for scene in story.scenes] == list(range(1, 10))
     assert {row.fate.value for row in story.fleet} == {"stopped", "spared"}
+
+
+def test_kinds_are_stopped_in_their_own_way_or_left(played: Played) -> None:
+    story = read_story(played.folder / "story.json")
+    fates = {(row.kind, row.fate.value) for row in story.fleet if row.kind != "plain"}
+    assert fates == {
+        ("group member", "stopped"),
+        ("persistent spot", "stopped"),
+        ("one-time spot", "spared"),
+        ("stop-protected", "spared"),
+    }
+    sizes = {moment.what: (moment.min_size, moment.desired, moment.max_size) for moment in story.group_moments}
+    assert sizes == {
+        "before the stop": (1, 2, 3),
+        "stopped": (0, 0, 3),
+        "before the restore": (0, 0, 3),
+        "restored": (1, 2, 3),
+        "stopped again": (0, 0, 3),
+    }
+    assert {moment.launched for moment in story.group_moments} == {2}
+
+
+def test_nothing_is_stopped_under_the_override_that_the_command_wrote(played: Played) -> None:
+    overriding = read_story(played.folder / "story.json").overriding
+    assert overriding.command.exit_code == 0
+    assert f"It keeps {len(overriding.machines)} instances" in overriding.command.printed
+    assert overriding.stop_calls == 0
+    assert overriding.command.at < overriding.ended_at < overriding.until
+    assert overriding.ended_at < overriding.stopped_at
+
+
+def test_the_command_of_the_mail_brings_back_exactly_what_was_stopped_and_the_time_is_printed(played: Played) -> None:
+    story = read_story(played.folder / "story.json")
+    restoring = story.restoring
+    assert restoring.command.typed.startswith(restoring.in_mail)
+    assert any(restoring.in_mail in mail.body and mail.subject == restoring.mail_subject for mail in story.mails)
+    assert {row.name for row in restoring.rows} == {row.name for row in story.fleet if row.fate.value == "stopped"}
+    for row in restoring.rows:
+        assert row.running_after_seconds is not None, row.name
+        assert row.running_after_seconds >= row.boot_minutes * 60, row.name
+        assert row.confirmed_after_seconds is not None, row.name
+    assert restoring.group_after_seconds is not None
+    ending = played.said.partition("Restore: virtual time from the command")[2]
+    assert all(row.name in ending for row in restoring.rows)
+    assert restoring.command.typed in " ".join(ending.split())
 
 
 def test_the_report_is_one_small_file(played: Played) -> None:

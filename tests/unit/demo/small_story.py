@@ -7,14 +7,19 @@ from datetime import UTC, datetime, timedelta
 from demo.story import (
     Change,
     Check,
+    Command,
     Crossing,
     Fate,
     Figures,
     FleetRow,
+    GroupMoment,
     Lap,
     MailItem,
     Mark,
     MarkKind,
+    Overriding,
+    Restoring,
+    Returned,
     Sample,
     Scene,
     Step,
@@ -24,6 +29,8 @@ from demo.story import (
 
 BEGIN = datetime(2027, 1, 1, 9, tzinfo=UTC)
 STOPPED_AT = BEGIN + timedelta(days=15, hours=13, minutes=10)
+OVERRIDDEN_AT = STOPPED_AT + timedelta(days=2)
+RESTORED_AT = STOPPED_AT + timedelta(days=16)
 
 
 def small_story(*, failing: bool = False) -> Story:
@@ -46,6 +53,7 @@ def small_story(*, failing: bool = False) -> Story:
             Mark(STOPPED_AT, MarkKind.PAGE, "page: stopping 1"),
             Mark(STOPPED_AT + timedelta(minutes=5), MarkKind.PAGE, "page: <stopped>"),
             Mark(STOPPED_AT, MarkKind.STOP, "1 stopped"),
+            Mark(RESTORED_AT, MarkKind.START, "restore of 2"),
         ),
         steps=(
             Step(BEGIN, "maria", "set budget/mode to enforce", ""),
@@ -53,7 +61,7 @@ def small_story(*, failing: bool = False) -> Story:
         ),
         fleet=(
             FleetRow("i-0abc", "trainer", "speech", "p4d.24xlarge", "standard", "plain", 21.96, "running", "stopped",
-                     Fate.STOPPED, "managed, standard, in scope"),
+                     Fate.STOPPED, "managed, standard, in scope", ("into standby, then stopped",)),
             FleetRow("i-0def", "<script>alert(1)</script>", "", "g4dn.xlarge", "no tags", "spot", None, "running",
                      "running", Fate.SPARED, "not managed"),
         ),
@@ -72,6 +80,13 @@ def small_story(*, failing: bool = False) -> Story:
             stop_usd=28_500.0,
             spent_when_stopped_usd=29_200.0,
         ),
+        group="workers <1>",
+        group_moments=(
+            GroupMoment(STOPPED_AT, "before the stop", 1, 2, 3, (("worker-1", "InService"),), 4),
+            GroupMoment(STOPPED_AT, "stopped <all>", 0, 1, 3, (("worker-1", "Standby"),), 4),
+        ),
+        overriding=small_overriding(),
+        restoring=small_restoring(),
         figures=Figures(
             limit_usd=30_000.0,
             stopped_usd_per_hour=21.96,
@@ -82,10 +97,41 @@ def small_story(*, failing: bool = False) -> Story:
             function_runs=220,
             api_calls=1493,
             stop_calls=3,
+            start_calls=1,
             denied_calls=3,
         ),
         laps=(Lap("Deploying", 13.2),),
     )  # fmt: skip
+
+
+def small_overriding() -> Overriding:
+    """An override that held for a day."""
+    return Overriding(
+        command=Command(
+            OVERRIDDEN_AT, "maria", "governor override --because 'a <release>'", "It keeps 3 & more.", 0, 1.25
+        ),
+        parameter="/governor/local/control/override/budget",
+        until=OVERRIDDEN_AT + timedelta(days=4),
+        up_to_usd=31_300.0,
+        spent_at_begin_usd=30_150.5,
+        machines=("trainer-2",),
+        usd_per_hour=46.09,
+        runs_held=11,
+        stop_calls=0,
+        ended_at=OVERRIDDEN_AT + timedelta(hours=24),
+        reported_at_end_usd=31_512.25,
+        stopped_at=OVERRIDDEN_AT + timedelta(hours=24, minutes=6),
+    )
+
+
+def small_restoring(*, missing: bool = False) -> Restoring:
+    """Two machines on their way back; with `missing` one of them never ran."""
+    line = "governor restore --decision 'guard_budget@2027-01-16T22:05:00+00:00' --stage local"
+    command = Command(RESTORED_AT, "maria", f"{line} --yes --no-wait", "2 instances accepted: <ids>", 0, 2.0)
+    trainer = Returned("i-0abc", "trainer", "p4d.24xlarge", "plain", 21.96, 6, 60.0, 420.0, 480.0)
+    nothing = (None, None, None) if missing else (60.0, 180.0, 240.0)
+    worker = Returned("i-0fed", "worker-1", "g4dn.xlarge", "group member", None, 2, *nothing)
+    return Restoring("[Governor local] stopping 2", STOPPED_AT, line, command, (trainer, worker), 300.0)
 
 
 def _samples() -> tuple[Sample, ...]:

@@ -62,6 +62,13 @@ def test_marks_that_lie_too_close_are_counted(story: Story) -> None:
     assert "stopping 1\n16 Jan 22:15 page: &lt;stopped&gt;" in svg
 
 
+def test_a_restore_has_its_mark_on_a_line_of_its_own(story: Story) -> None:
+    svg = spend_chart(story, WIDE)
+    assert svg.count('class="mark start"') == 1
+    assert ">starts</text>" in svg
+    assert "restore of 2</title>" in svg
+
+
 def test_the_run_rate_has_no_slopes(story: Story) -> None:
     (path,) = paths_of(rate_chart(story, WIDE), "rate")
     assert "L" not in path

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 
 from demo.report import SECTIONS, render
-from tests.unit.demo.small_story import small_story
+from demo.story import Story
+from tests.unit.demo.small_story import small_restoring, small_story
 
 VOID = {"meta", "link", "br", "img", "input", "hr"}
 
@@ -126,3 +128,58 @@ def test_a_failed_check_is_open_marked_and_counted() -> None:
     assert "<details open>" in page
     assert '<td class="failed" data-label="Held">no</td>' in page
     assert "2 checks, all held" not in page
+
+
+def section_of(page: str, name: str) -> str:
+    """The HTML of one section."""
+    return page[page.index(f'<section id="{name}"') :].partition("</section>")[0]
+
+
+def cells_after(section: str, words: str) -> list[str]:
+    """The texts of the cells that follow some words in their row."""
+    row = section[section.index(words) :].partition("</tr>")[0]
+    return [re.sub("<[^>]+>", "", cell) for cell in re.findall("<td[^>]*>(.*?)</td>", row)]
+
+
+def test_how_a_machine_was_stopped_stands_beside_its_reason(page: str) -> None:
+    assert cells_after(page, '<th scope="row">trainer')[-1] == "managed, standard, in scope; into standby, then stopped"
+
+
+def test_the_group_is_shown_at_each_moment_with_sizes_members_and_the_count_that_shows_a_replacement(page: str) -> None:
+    group = section_of(page, "group")
+    assert cells_after(group, "before the stop") == ["1", "2", "3", "worker-1: InService", "4"]
+    assert cells_after(group, "stopped &lt;all&gt;") == ["0", "1", "3", "worker-1: Standby", "4"]
+    assert "workers &lt;1&gt;" in group
+
+
+def test_an_override_is_shown_with_its_command_what_it_printed_and_what_ended_it(page: str) -> None:
+    override = section_of(page, "override")
+    assert "<b>$ governor override --because &#x27;a &lt;release&gt;&#x27;</b>\nIt keeps 3 &amp; more." in override
+    assert "exit code 0, 1.2 s of real time" in override
+    assert cells_after(override, ">Held<") == ["24 h 00 min", "11 runs of the guard in the minutes that were played"]
+    assert cells_after(override, ">Stop calls meanwhile<")[0] == "0"
+    assert "AWS Budgets reports $31,512.25, above $31,300.00" in override
+    assert cells_after(override, ">Stopped<")[1].startswith("6 min after its end")
+
+
+def test_a_restore_is_shown_with_the_command_of_the_mail_and_the_time_of_each_machine(page: str) -> None:
+    restore = section_of(page, "restore")
+    in_mail = "governor restore --decision &#x27;guard_budget@2027-01-16T22:05:00+00:00&#x27; --stage local"
+    assert f"<code>{in_mail}</code>" in restore
+    assert f"<b>$ {in_mail} --yes --no-wait</b>\n2 instances accepted: &lt;ids&gt;" in restore
+    assert "16 days later" in restore
+    assert cells_after(restore, ">trainer <")[2:] == ["1 min", "6 min", "7 min", "8 min"]
+    assert cells_after(restore, ">worker-1 <")[1:] == ["unknown", "1 min", "2 min", "3 min", "4 min"]
+    assert "members in service 5 min after the command" in restore
+    assert '<dd class="big">7 min</dd>' in page
+    assert "2 machines by one governor restore; booting takes 2 to 6 min here" in page
+
+
+def test_a_machine_that_did_not_come_back_is_marked_and_no_time_is_made_up_for_it() -> None:
+    story: Story = replace(small_story(), restoring=replace(small_restoring(missing=True), group_after_seconds=None))
+    page = render(story)
+    restore = section_of(page, "restore")
+    assert cells_after(restore, ">worker-1 <")[2:] == ["not in time", "2 min", "not in time", "not in time"]
+    assert '<td class="number failed" data-label="Running">not in time' in restore
+    assert "had not its sizes back in time" in restore
+    assert '<dd class="big">not in time</dd>' in page
