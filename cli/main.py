@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from cli import (
     adopt,
     arm,
+    doctor,
     explain,
     init,
     keep,
@@ -77,6 +78,7 @@ app.command("init", rich_help_panel=BEFORE)(init.init)
 app.command("status", rich_help_panel=SEE)(status.status)
 app.command("plan", rich_help_panel=SEE)(plan.plan)
 app.command("explain", rich_help_panel=SEE)(explain.explain)
+app.command("doctor", rich_help_panel=SEE)(doctor.doctor)
 app.command("pause", rich_help_panel=STEER)(pause.pause)
 app.command("unpause", rich_help_panel=STEER)(unpause.unpause)
 app.command("override", rich_help_panel=STEER)(override.override)

@@ -266,13 +266,14 @@ def read_brake(stage: Stage) -> dict[str, Any] | None:
     scope = find_scope(stage)
     if not scope.native_brake:
         return None
+    pages = aws("budgets", stage.home_region).get_paginator("describe_budget_actions_for_budget")
     try:
-        answer = aws("budgets", stage.home_region).describe_budget_action(
-            AccountId=stage.account_id, BudgetName=scope.budget_name, ActionId=scope.native_brake
-        )
+        actions = pages.paginate(AccountId=stage.account_id, BudgetName=scope.budget_name).build_full_result()["Actions"]
     except ClientError as error:
         return {"action_id": scope.native_brake, "status": None, "outcome": f"unknown ({error})"}
-    action = answer["Action"]
+    action = next((one for one in actions if one["ActionId"] == scope.native_brake), None)
+    if action is None:
+        return {"action_id": scope.native_brake, "status": None, "outcome": "gone: deploy the stage again to make it"}
     threshold = action["ActionThreshold"]
     return {
         "action_id": scope.native_brake,

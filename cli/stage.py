@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cli.account import aws, home_region
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from governor.ports import RecordStore
 
 _STATE_STACK = re.compile(r"^Governor-(?P<stage>[a-z][a-z0-9-]{0,15})-State$")
+ROLE_OUTPUTS = {"guard_budget": "GuardBudgetRoleArn", "confirm_actions": "ConfirmActionsRoleArn"}
+"""Functions that act on machines, and the outputs of the Control stack that name their roles."""
+
 STAGE_NAME = re.compile(r"^[a-z][a-z0-9-]{0,15}$")
 
 
@@ -63,6 +66,8 @@ class Scope:
     """Name of the deployed function guard_budget."""
     native_brake: str = ""
     """Id of the budget action that denies launches, where the stage has one."""
+    function_roles: Mapping[str, str] = field(default_factory=dict)
+    """Function -> ARN of its role, of those that the deploy names."""
 
 
 def find_stage(name: str | None) -> Stage:
@@ -151,6 +156,7 @@ def _read_scope(stage: Stage, outputs: Mapping[str, str]) -> Scope:
         documents,
         guard_function=outputs.get("GuardBudgetFunctionName", ""),
         native_brake=outputs.get("NativeBrakeActionId", ""),
+        function_roles={name: outputs[key] for name, key in ROLE_OUTPUTS.items() if outputs.get(key)},
     )
 
 

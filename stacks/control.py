@@ -325,6 +325,9 @@ class ControlStack(Stack):
             CfnOutput(self, "NativeBrakeActionId", value=self.brake.action_id)
         for one in self.functions:
             CfnOutput(self, f"{_pascal_case(one.name)}FunctionName", value=one.function.function_name)
+        # Those that act on machines: `governor doctor` asks IAM what they may do.
+        for one in (self.guard_budget, self.confirm_actions):
+            CfnOutput(self, f"{_pascal_case(one.name)}RoleArn", value=one.role.role_arn)
         for name, policy in self.policies.items():
             CfnOutput(self, f"{name}PolicyArn", value=policy.managed_policy_arn)
         CfnOutput(

@@ -184,6 +184,14 @@ PEOPLE: Mapping[str, tuple[Statement, ...]] = {
             bound_by="the ARN of the table, and only the records `taken`",
             conditions=only_partitions("taken"),
         ),
+        Statement(
+            sid="SendTestMessages",
+            actions=("dynamodb:PutItem",),
+            resources="table",
+            why="`governor doctor --send-test`: put a test message into the outbox, the only way to the topics.",
+            bound_by="the ARN of the table, and only records whose partition key starts with `message#test@`",
+            conditions=only_partitions("message#test@*"),
+        ),
         USE_TABLE_KEY,
         Statement(
             sid="AnswerNativeBrake",

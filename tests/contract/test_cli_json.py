@@ -136,6 +136,7 @@ ANSWERS: Mapping[str, Callable[[World], Any]] = {
     "governor plan": answer_plan,
     "governor explain INSTANCE": answer_explain_instance,
     "governor explain DECISION": answer_explain_decision,
+    "governor doctor": lambda world: world.answer("doctor", exit_code=1),
     "governor pause": answer_pause,
     "governor unpause": lambda world: world.answer("unpause", "--because", "test"),
     "governor arm": answer_arm,

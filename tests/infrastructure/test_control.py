@@ -54,7 +54,9 @@ OUTPUTS = {
     "CheckRetiredFunctionName",
     "CheckSettingsFunctionName",
     "ConfirmActionsFunctionName",
+    "ConfirmActionsRoleArn",
     "GuardBudgetFunctionName",
+    "GuardBudgetRoleArn",
     "KeptOnDelete",
     "OperatorPolicyArn",
     "ReaderPolicyArn",
@@ -110,6 +112,8 @@ def test_control_says_what_cli_and_tests_read(dev: StageTemplates) -> None:
     for function in FUNCTIONS:
         pascal = function.replace("_", " ").title().replace(" ", "")
         assert dev.outputs["Control"][f"{pascal}FunctionName"]["Value"] == dev.functions()[function].ref
+        if f"{pascal}RoleArn" in OUTPUTS:
+            assert dev.outputs["Control"][f"{pascal}RoleArn"]["Value"] == dev.functions()[function].properties["Role"]
 
 
 def test_a_stage_with_documents_and_a_brake_says_so(full: StageTemplates) -> None:

@@ -612,10 +612,20 @@ def test_an_operator_writes_the_tags_of_the_stage_and_no_others(
 
 # Partition keys of the table that a policy for people may write.
 WRITABLE: Mapping[str, set[str]] = {
-    "Operator": {"taken"},
+    "Operator": {"message#test@now", "taken"},
     "Approver": {"approval#1", "ledger-group", "lease#guard_budget", "retired", "taken"},
 }
-PARTITIONS = {"approval#1", "ledger", "ledger-group", "lease#guard_budget", "retired", "settings", "taken"}
+PARTITIONS = {
+    "approval#1",
+    "ledger",
+    "ledger-group",
+    "lease#guard_budget",
+    "message#stop",
+    "message#test@now",
+    "retired",
+    "settings",
+    "taken",
+}
 
 
 @pytest.mark.parametrize("policy", WRITABLE)

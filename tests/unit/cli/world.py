@@ -112,10 +112,35 @@ class World:
         )
         return str(answer["Instances"][0]["InstanceId"])
 
+    def launch_group(
+        self, name: str = "workers", size: int = 2, *, region: str = HOME, tags: Mapping[str, tuple[str, bool]] = {}
+    ) -> list[str]:
+        """An Auto Scaling group of GPU instances with room for one more; `tags` say whether each goes on. Its members.
+
+        The tags that go on are set on the members, as AWS does at launch.
+        """
+        template = {"ImageId": IMAGE, "InstanceType": "g4dn.xlarge"}
+        boto3.client("ec2", region).create_launch_template(LaunchTemplateName=name, LaunchTemplateData=template)
+        boto3.client("autoscaling", region).create_auto_scaling_group(
+            AutoScalingGroupName=name,
+            LaunchTemplate={"LaunchTemplateName": name, "Version": "$Latest"},
+            MinSize=size,
+            DesiredCapacity=size,
+            MaxSize=size + 1,
+            AvailabilityZones=[f"{region}a"],
+            Tags=[{"Key": k, "Value": v, "PropagateAtLaunch": goes_on} for k, (v, goes_on) in tags.items()],
+        )
+        return self.members(name, region)
+
+    def members(self, group: str = "workers", region: str = HOME) -> list[str]:
+        """Ids of the members of a group, in order."""
+        groups = boto3.client("autoscaling", region).describe_auto_scaling_groups(AutoScalingGroupNames=[group])
+        return sorted(one["InstanceId"] for one in groups["AutoScalingGroups"][0]["Instances"])
+
     def deploy(self, stage: str = "dev", *, settings: Mapping[str, str] | None = None, mode: str = "observe") -> None:
         """Make what the stacks of a stage make, as far as the CLI sees it."""
         sns = boto3.client("sns", HOME)
-        for name in ("Page", "Warn", "Info"):
+        for name in ("Page", "Warn", "Info", "Slack"):
             self.topics[name] = sns.create_topic(Name=f"{stage}-{name}")["TopicArn"]
         outputs = {"TableName": TABLE, "KeptOnDelete": "nothing"}
         outputs |= {f"{name}TopicArn": arn for name, arn in self.topics.items()}
@@ -125,12 +150,20 @@ class World:
             {
                 "BudgetName": BUDGET,
                 "GuardBudgetFunctionName": "guard",
+                "GuardBudgetRoleArn": f"arn:aws:iam::{ACCOUNT}:role/guard",
+                "ConfirmActionsRoleArn": f"arn:aws:iam::{ACCOUNT}:role/confirm",
                 "BudgetFamilies": "p4d,g4dn,g5,p5,g6",
                 "Regions": ",".join((HOME, FURTHER)),
                 "TagKeys": json.dumps(KEYS),
             },
         )
         make_table()
+        self.seed(stage, settings=settings, mode=mode)
+        self.spend(0.0)
+        self.check(stage)
+
+    def seed(self, stage: str = "dev", *, settings: Mapping[str, str] | None = None, mode: str = "observe") -> None:
+        """Create the parameters of a stage."""
         values = {"budget/mode": mode, "budget/grace-minutes": "0", "budget/confirm-minutes": "0", **(settings or {})}
         tree = ParameterTree(boto3.client("ssm", HOME), stage)
         for spec in SETTINGS:
@@ -141,8 +174,6 @@ class World:
                 allowed_pattern=spec.allowed_pattern,
             )
         tree.create(f"/governor/{stage}/control/pause", "off", description="the pause", allowed_pattern="^.*$")
-        self.spend(0.0)
-        self.check(stage)
 
     def spend(self, actual_usd: float, limit_usd: float = 1000.0) -> None:
         """What AWS Budgets says from now on."""
