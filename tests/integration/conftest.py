@@ -121,8 +121,11 @@ class Deployed:
         self.aws.settle()
 
 
-def run_governor(aws: LocalAws, *arguments: str) -> Result:
-    """Run the command against a local AWS, on its clock."""
+def run_governor(aws: LocalAws, *arguments: str, waits_pass_minutes: bool = False) -> Result:
+    """Run the command against a local AWS, on its clock.
+
+    The clock of the local AWS stands still meanwhile, or moves on by a minute whenever the command waits.
+    """
     variables = {
         "AWS_ENDPOINT_URL": aws.endpoint.url,
         "AWS_REGION": aws.endpoint.region,
@@ -134,7 +137,17 @@ def run_governor(aws: LocalAws, *arguments: str) -> Result:
     client.cache_clear()
     os.environ.update(variables)
     try:
-        with time_machine.travel(aws.now(), tick=False):
+        with (
+            time_machine.travel(aws.now(), tick=not waits_pass_minutes) as clock,
+            pytest.MonkeyPatch.context() as patch,
+        ):
+
+            def pass_a_minute(seconds: float) -> None:
+                aws.advance(timedelta(minutes=1))
+                clock.shift(timedelta(minutes=1))
+
+            if waits_pass_minutes:
+                patch.setattr("time.sleep", pass_a_minute)
             return CliRunner().invoke(app, list(arguments), prog_name="governor")
     finally:
         client.cache_clear()
