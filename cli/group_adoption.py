@@ -107,6 +107,7 @@ def refuse_what_cannot(group: GroupView, reader: Reader, adoption: Adoption) -> 
     _refuse_other_stage(group, reader)
     _refuse_critical(group, reader)
     _refuse_odd_tags(group, reader, adoption)
+    _refuse_full(group, reader)
     _refuse_scaling(group, adoption)
 
 
@@ -163,6 +164,20 @@ def _refuse_odd_tags(group: GroupView, reader: Reader, adoption: Adoption) -> No
             raise CliError(
                 f"{name} has tags that are nearly {reader.keys.managed} or {reader.keys.criticality} and contradict "
                 f"them ({', '.join(after.findings)}); remove those first."
+            )
+
+
+def _refuse_full(group: GroupView, reader: Reader) -> None:
+    """AWS would refuse the tags of that one, after others have got theirs."""
+    from cli.tag_file import MAX_TAGS
+
+    ours = {reader.keys.managed, reader.keys.criticality, reader.keys.pool}
+    for name, item in ((group.name, group.item), *group.members.items()):
+        keys = {key for key in tags_of(item) if not key.startswith("aws:")} | ours
+        if len(keys) > MAX_TAGS:
+            raise CliError(
+                f"{name} has no room for another tag (AWS allows {MAX_TAGS}); remove {len(keys) - MAX_TAGS} of them "
+                f"that nobody needs, and adopt the group {group.name} then."
             )
 
 

@@ -268,7 +268,9 @@ def read_brake(stage: Stage) -> dict[str, Any] | None:
         return None
     pages = aws("budgets", stage.home_region).get_paginator("describe_budget_actions_for_budget")
     try:
-        actions = pages.paginate(AccountId=stage.account_id, BudgetName=scope.budget_name).build_full_result()["Actions"]
+        actions = pages.paginate(AccountId=stage.account_id, BudgetName=scope.budget_name).build_full_result()[
+            "Actions"
+        ]
     except ClientError as error:
         return {"action_id": scope.native_brake, "status": None, "outcome": f"unknown ({error})"}
     action = next((one for one in actions if one["ActionId"] == scope.native_brake), None)

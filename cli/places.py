@@ -63,10 +63,16 @@ class AwsPlaces:
         return found
 
     def write(self, steps: Sequence[Step]) -> None:
-        """Set places: resources that get the same in one call."""
-        _write_instances(steps)
-        _write_groups(steps)
-        _write_processes(steps)
+        """Set places, resources that get the same in one call. Of what kind the first step is, those come first."""
+        from governor.domain.taken import PlaceKind, ResourceKind
+
+        writers = {
+            (PlaceKind.TAG, ResourceKind.INSTANCE): _write_instances,
+            (PlaceKind.TAG, ResourceKind.GROUP): _write_groups,
+            (PlaceKind.PROCESS, ResourceKind.GROUP): _write_processes,
+        }
+        for kind in dict.fromkeys((step.place.kind, step.place.resource_kind) for step in steps):
+            writers[kind](steps)
 
 
 def value_in(item: Mapping[str, Any], place: Place) -> Value:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 IN_FORCE_MINUTES = 5
 """check_settings takes an edit over within a minute."""
 
+PARAMETERS_GONE = "because the parameters of the stage are being deleted, so that its guard starts nothing"
+
 ROUNDS = 3
 """A stop that was under way when the pause was written is brought back in the next round."""
 
@@ -70,14 +72,15 @@ def retire(
     found = find_stage(stage)
     scope = find_scope(found)
     seen = read_plan(found, AwsPlaces(), current_time())
+    leave = "as you said" if leave_stopped else PARAMETERS_GONE if seen.starts_nothing else ""
     if not as_json:
-        _show(found, seen, leave_stopped=leave_stopped)
+        _show(found, seen, leave_stopped=bool(leave))
     ended = None
     if apply:
         ask(f"Retire the stage {found.name}?", yes=yes)
-        ended = _retire(found, scope, seen, leave_stopped=leave_stopped, minutes=wait_minutes)
+        ended = _retire(found, scope, leave=leave, minutes=wait_minutes)
     if as_json:
-        _print(found, seen, ended, leave_stopped=leave_stopped)
+        _print(found, seen, ended, leave_stopped=bool(leave))
     elif ended is None:
         typer.echo(f"\nNothing was changed; governor retire --apply --stage {found.name} does it.")
     else:
@@ -92,42 +95,38 @@ def destroy_commands(stage: str) -> tuple[str, ...]:
 # --- Doing it ---------------------------------------------------------------------------------------------------------
 
 
-def _retire(stage: Stage, scope: Scope, seen: RetirePlan, *, leave_stopped: bool, minutes: float) -> Ended:
+def _retire(stage: Stage, scope: Scope, *, leave: str, minutes: float) -> Ended:
+    """`leave` is why nothing is started; empty where everything is."""
     from cli.places import AwsPlaces, caller_arn
     from cli.retire_plan import all_taken, delete_parameters, mark_retired, read_plan
     from cli.terminal import current_time, note
-    from cli.unadopt import late_members
-    from governor.shell.taken import give_back, load_taken
+    from cli.unadopt import give_back_with_late_members
+    from governor.shell.taken import load_taken
 
     by = caller_arn(stage.home_region)
     places, store = AwsPlaces(), stage.store()
     started: list[str] = []
-    left = _come_to_rest(stage, scope, seen, leave_stopped=leave_stopped, minutes=minutes, started=started)
+    left = _come_to_rest(stage, scope, leave=leave, minutes=minutes, started=started)
     note("Putting tags and groups back")
-    taken = all_taken(load_taken(store))
-    put_back = [
-        *give_back(store, places, taken, None, current_time()),
-        *give_back(store, places, late_members(taken, None), None, current_time()),
-    ]
+    known = load_taken(store)
+    put_back = give_back_with_late_members(store, places, all_taken(known), known, None)
     left += [one.finding for one in put_back if one.finding]
     note("Deleting the parameters")
     now_there = read_plan(stage, places, current_time())
     delete_parameters(stage, now_there.parameters)
     if not now_there.retired:
         mark_retired(stage, current_time(), by)
-    return Ended(tuple(started), tuple(put_back), tuple(left), now_there.parameters)
+    return Ended(tuple(started), put_back, tuple(left), now_there.parameters)
 
 
-def _come_to_rest(
-    stage: Stage, scope: Scope, seen: RetirePlan, *, leave_stopped: bool, minutes: float, started: list[str]
-) -> list[str]:
+def _come_to_rest(stage: Stage, scope: Scope, *, leave: str, minutes: float, started: list[str]) -> list[str]:
     """Nothing is stopped any more, everything is back, and the pause is on. Returns what is left, in words."""
     from cli.returning import what_is_away
 
     left: list[str] = []
     for _ in range(ROUNDS):
         away = what_is_away(stage)
-        if leave_stopped or not (away.entries or away.holds):
+        if leave or not (away.entries or away.holds):
             break
         found = _bring_back(stage, scope, minutes)
         started += sorted(found.started)
@@ -137,8 +136,8 @@ def _come_to_rest(
         if not _is_news(what_is_away(stage), found):
             break
     _hold_everything(stage)
-    if leave_stopped:
-        left += _left_stopped(stage)
+    if leave:
+        left += _left_stopped(stage, leave)
     return left
 
 
@@ -203,14 +202,14 @@ def _hold_everything(stage: Stage) -> None:
     set_mode(stage, "off", seen.mode)
 
 
-def _left_stopped(stage: Stage) -> list[str]:
+def _left_stopped(stage: Stage, why: str) -> list[str]:
     from cli.returning import what_is_away
 
     away = what_is_away(stage)
-    left = [f"{e.instance_id} in {e.region} stays {e.status.value}, as you said" for e in away.entries]
+    left = [f"{e.instance_id} in {e.region} stays {e.status.value}, {why}" for e in away.entries]
     left += [
-        f"the group {hold.name} in {hold.region} keeps its sizes, as you said (MinSize {hold.min_set}, before "
-        f"{hold.min_before}; desired before {hold.desired_before})"
+        f"the group {hold.name} in {hold.region} keeps its sizes (MinSize {hold.min_set}, before {hold.min_before}; "
+        f"desired before {hold.desired_before}), {why}"
         for hold in away.holds
     ]
     return left
@@ -232,17 +231,21 @@ def _steps(stage: Stage, seen: RetirePlan, *, leave_stopped: bool) -> list[tuple
     holds = [f"{hold.name} (MinSize {hold.min_before}, desired {hold.desired_before})" for hold in away.holds]
     writes = [one for one in seen.takings if one.writes]
     groups = ", ".join(f"{name} in {region}" for region, name in seen.groups)
+    starts = bool(machines or holds) and not leave_stopped and seen.mode != "observe"
+    mode = f"mode {seen.mode or 'missing'}" + (" -> observe, then off" if starts else " -> off")
+    if seen.mode in (None, "off") and not starts:
+        mode = f"mode {seen.mode or 'missing'}"
     paused = seen.pause is None or (seen.pause.active and seen.pause.until is None)
     return [
         (
             "nothing more is stopped",
-            f"mode {seen.mode or 'missing'}" + (" -> observe, then off" if seen.mode not in (None, "off") else ""),
-            seen.mode not in (None, "off"),
+            mode,
+            " -> " in mode,
         ),
         ("machines", how, bool(machines) and not leave_stopped),
         (
             "sizes of groups",
-            ("left as they are: " if leave_stopped else "") + (", ".join(holds) or "none is held"),
+            ("left as they are: " if leave_stopped and holds else "") + (", ".join(holds) or "none is held"),
             bool(holds) and not leave_stopped,
         ),
         ("pause", "on" if paused else "off -> on", not paused),
@@ -279,7 +282,7 @@ def _show_end(stage: Stage, ended: Ended) -> None:
     writes = sum(one.writes for one in ended.put_back)
     screen.print(
         f"The stage {stage.name} is retired: {count(len(ended.started))} started again, "
-        f"{count(writes, 'tag or process')} put back, {count(len(ended.deleted), 'parameter')} deleted.",
+        f"{count(writes, 'change')} put back, {count(len(ended.deleted), 'parameter')} deleted.",
         style="good",
         markup=False,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cli.account import aws
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cli.returning import Away
     from cli.stage import Stage
     from governor.domain.pause import Pause
-    from governor.domain.taken import PutBack, Taken
+    from governor.domain.taken import Place, PutBack, Taken
     from governor.shell.taken import Places
 
 MODE = "budget/mode"
@@ -25,8 +25,8 @@ DELETES_PER_CALL = 10
 class RetirePlan:
     """The world as the stage has left it.
 
-    `mode` is None where its parameter is missing; `parameters` are full names, the pause last; `groups` are adopted
-    ones; `takings` everything that people let the command change, and its way back.
+    `mode` is None where its parameter is missing; `parameters` are full names, the mode first and the pause last;
+    `groups` are adopted ones; `takings` everything that people let the command change, and its way back.
     """
 
     mode: str | None
@@ -36,6 +36,13 @@ class RetirePlan:
     takings: tuple[PutBack, ...]
     parameters: tuple[str, ...]
     retired: bool
+
+    @property
+    def starts_nothing(self) -> bool:
+        """True once the deletion of the parameters has begun: without them the guard starts nothing any more."""
+        from cli.returning import PAUSE_WORDS
+
+        return self.mode is None and (self.pause is None or self.pause.reason == PAUSE_WORDS)
 
     @property
     def findings(self) -> tuple[str, ...]:
@@ -58,23 +65,26 @@ def read_plan(stage: Stage, places: Places, now: datetime) -> RetirePlan:
     store = stage.store()
     known = load_taken(store)
     everything = plan_give_back(places, all_taken(known), None, now)
+
+    def in_order(name: str) -> tuple[bool, bool, str]:
+        return name == stage.parameter(PAUSE), name != stage.parameter(MODE), name
+
     return RetirePlan(
         mode=tree.get(stage.parameter(MODE)),
         pause=None if pause is None else parse_pause(pause, now),
         away=what_is_away(stage),
         groups=adopted_groups(known.values()),
         takings=everything,
-        parameters=tuple(sorted(tree, key=lambda name: (name == stage.parameter(PAUSE), name))),
+        parameters=tuple(sorted(tree, key=in_order)),
         retired=store.get(Key("retired", "retired")) is not None,
     )
 
 
-def all_taken(known: Mapping[Any, Taken]) -> tuple[Taken, ...]:
+def all_taken(known: Mapping[Place, Taken]) -> tuple[Taken, ...]:
     """Everything that was changed for people, and what later members of groups got from it."""
-    from cli.unadopt import late_members
+    from cli.unadopt import with_late_members
 
-    found = tuple(known.values())
-    return (*found, *late_members(found, None))
+    return with_late_members(tuple(known.values()), known)
 
 
 def set_mode(stage: Stage, wanted: str, present: str | None) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,12 +177,11 @@ def _change(scene: Scene, file: Path, *, apply: bool, yes: bool, as_json: bool) 
     if as_json:
         _print_plan(scene, plan, applied=applied)
     elif applied:
-        typer.echo(
-            f"{count(len(plan.changes), 'tag')} set. To put back what was before: "
-            f"governor tag --plan {file} --revert --stage {scene.name}"
-        )
+        again = f"governor tag --plan {shlex.quote(str(file))} --revert --stage {scene.name}"
+        typer.echo(f"{count(len(plan.changes), 'tag')} set. To put back what was before: {again}")
     elif plan.changes and not apply:
-        typer.echo(f"Nothing was changed; governor tag --plan {file} --apply sets them.")
+        again = f"governor tag --plan {shlex.quote(str(file))} --apply --stage {scene.name}"
+        typer.echo(f"Nothing was changed; {again} sets them.")
 
 
 def _read_good_rows(scene: Scene, file: Path) -> tuple[list[Row], dict[ResourceId, Mapping[str, Any]]]:
@@ -328,25 +328,24 @@ def _print_plan(scene: Scene, plan: TagPlan, *, applied: bool) -> None:
 def _revert(scene: Scene, file: Path | None, *, yes: bool, as_json: bool) -> None:
     from cli.places import AwsPlaces
     from cli.terminal import ask, count, current_time
-    from cli.unadopt import late_members
+    from cli.unadopt import give_back_with_late_members, with_late_members
     from governor.domain.taken import TAG_WHY
-    from governor.shell.taken import give_back, load_taken, plan_give_back
+    from governor.shell.taken import load_taken, plan_give_back
 
     assert scene.stage is not None
     store, places, now = scene.stage.store(), AwsPlaces(), current_time()
     whys = frozenset({TAG_WHY})
     wanted = None if file is None else _places_of(scene, file)
-    recorded = [one for one in load_taken(store).values() if one.has(whys) and (wanted is None or one.place in wanted)]
-    mine = (*recorded, *late_members(recorded, whys))
+    known = load_taken(store)
+    recorded = [one for one in known.values() if one.has(whys) and (wanted is None or one.place in wanted)]
+    mine = with_late_members(recorded, known)
     steps = plan_give_back(places, mine, whys, now)
     writes = [one for one in steps if one.writes]
     if not as_json:
         _show_revert(steps)
     if writes:
         ask(f"Put {count(len(writes), 'tag')} back?", yes=yes)
-    done = give_back(store, places, mine, whys, now)
-    # Members that a group has launched meanwhile carry its tags.
-    done += give_back(store, places, late_members(mine, whys), whys, now)
+    done = give_back_with_late_members(store, places, mine, known, whys)
     if as_json:
         _print_revert(scene, done)
     elif writes:

@@ -68,7 +68,8 @@ def _show(
         first = resource != last
         last = resource
         cells = [text(f"{place.resource}\n{place.region}" if first else ""), text(place.name)]
-        cells.append(text(f"{_words(before.text)} -> {_words(after)}"))
+        not_yet = " (not of new members)" if before.propagates is False and before.text == after else ""
+        cells.append(text(f"{_words(before.text)}{not_yet} -> {_words(after)}"))
         if could is not None:
             cells.append(text(could.get(resource, "") if first else ""))
         shown.add_row(*cells)

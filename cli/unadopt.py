@@ -12,6 +12,8 @@ from cli.options import JsonOption, StageOption, YesOption
 if TYPE_CHECKING:
     from cli.stage import Scope, Stage
     from governor.domain.taken import Place, PutBack, Taken
+    from governor.ports import RecordStore
+    from governor.shell.taken import Places
 
 
 def unadopt(
@@ -37,7 +39,7 @@ def unadopt(
     from cli.stage import find_scope, find_stage
     from cli.terminal import ask, count, current_time
     from governor.domain.taken import adopt_why
-    from governor.shell.taken import give_back, load_taken, plan_give_back
+    from governor.shell.taken import load_taken, plan_give_back
 
     found = find_stage(stage)
     scope = find_scope(found)
@@ -46,35 +48,53 @@ def unadopt(
     where = _region_of(scope, known, group, region)
     _refuse_held(found, where, group)
     whys = frozenset({adopt_why(where, group)})
-    recorded = [one for one in known.values() if one.has(whys)]
-    mine = (*recorded, *late_members(recorded, whys))
+    mine = with_late_members([one for one in known.values() if one.has(whys)], known)
     steps = plan_give_back(places, mine, whys, now)
     writes = [one for one in steps if one.writes]
     if not as_json:
         _show(group, where, steps)
     if writes:
         ask(f"Put {count(len(writes), 'change')} back?", yes=yes)
-    done = give_back(store, places, mine, whys, now)
-    # Members that the group has launched meanwhile carry its tags.
-    done += give_back(store, places, late_members(mine, whys), whys, now)
+    done = give_back_with_late_members(store, places, mine, known, whys)
     _end(found, group, where, done, as_json=as_json)
 
 
-def late_members(taken: Sequence[Taken], whys: frozenset[str] | None) -> tuple[Taken, ...]:
-    """What later members have got from the changed tags of their group, as far as it is not among `taken` itself."""
+def late_members(taken: Sequence[Taken], known: Mapping[Place, Taken]) -> tuple[Taken, ...]:
+    """What later members have got from the changed tags of the groups among `taken`, with what is recorded of them."""
     from cli.places import read_group_items
     from governor.domain.taken import inherited
 
-    recorded = {one.place for one in taken}
-    of_groups = [one for one in taken if one.place.goes_on and one.has(whys)]
+    of_groups = [one for one in taken if one.place.goes_on and one.layers]
     found: list[Taken] = []
     for region in sorted({one.place.region for one in of_groups}):
         names = sorted({one.place.resource for one in of_groups if one.place.region == region})
         for name, item in sorted(read_group_items(region, names).items()):
             mine = [one for one in of_groups if (one.place.region, one.place.resource) == (region, name)]
             for member in sorted(one["InstanceId"] for one in item.get("Instances") or ()):
-                found += [one for one in inherited(mine, member, whys) if one.place not in recorded]
+                found += inherited(mine, member, known)
     return tuple(found)
+
+
+def with_late_members(taken: Sequence[Taken], known: Mapping[Place, Taken]) -> tuple[Taken, ...]:
+    """These, and what later members of their groups have got from them; one of each place."""
+    return tuple({one.place: one for one in (*taken, *late_members(taken, known))}.values())
+
+
+def give_back_with_late_members(
+    store: RecordStore,
+    places: Places,
+    mine: Sequence[Taken],
+    known: Mapping[Place, Taken],
+    whys: frozenset[str] | None,
+) -> tuple[PutBack, ...]:
+    """Give back, then once more for members that groups have launched meanwhile: they carry the groups' tags."""
+    from cli.terminal import current_time
+    from governor.shell.taken import give_back
+
+    done = give_back(store, places, mine, whys, current_time())
+    seen = {one.place for one in mine}
+    new = [one for one in late_members(mine, known) if one.place not in seen]
+    return (*done, *give_back(store, places, new, whys, current_time()))
 
 
 def adopted_groups(known: Iterable[Taken]) -> tuple[tuple[str, str], ...]:

@@ -113,7 +113,7 @@ class Taken:
 
     def has(self, whys: frozenset[str] | None) -> bool:
         """True where something was changed for one of these reasons (None: for any)."""
-        return any(whys is None or layer.why in whys for layer in self.layers)
+        return any(_is_of(layer, whys) for layer in self.layers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,19 +167,12 @@ def changes_of(wanted: Iterable[Wanted], present: Mapping[Place, Value]) -> tupl
 def record_change(change: Change, known: Taken | None, now: datetime, by: str, why: str) -> Taken:
     """The record to store before `change` is made.
 
-    A layer that was never made, or was taken back by hand, is replaced. Where somebody else changed the place since,
-    their value is what was before, and older layers have come to their end. Every other layer stays below.
+    A layer that was never made, or was taken back, is replaced. Where somebody else changed the place since, their
+    value is what was before, and older layers have come to their end. Every other layer stays below.
     """
     wanted, layers = change.wanted, known.layers if known is not None else ()
     layer = Layer(change.before.text, wanted.text, now, by, why, change.before.propagates, wanted.members)
-    top = layers[-1] if layers else None
-    if top is not None and top.was_before(change.before):
-        if (top.after, top.why) == (layer.after, why):
-            return Taken(change.place, layers)
-        layers = layers[:-1]
-    elif top is not None and not top.is_after(change.before):
-        layers = ()
-    return Taken(change.place, (*layers, layer))
+    return Taken(change.place, (*(_standing(layers, change.before) or ()), layer))
 
 
 def put_back(taken: Taken, present: Value | None, whys: frozenset[str] | None, now: datetime) -> PutBack | None:
@@ -192,40 +185,63 @@ def put_back(taken: Taken, present: Value | None, whys: frozenset[str] | None, n
         return None
     place = taken.place
     if present is None:
-        left = tuple(layer for layer in taken.layers if whys is not None and layer.why not in whys)
+        left = tuple(layer for layer in taken.layers if not _is_of(layer, whys))
         return PutBack(place, Value(None), Value(None), False, _left(place, left, now), gone=True)
     value, layers, finding = present, taken.layers, ""
-    while layers and (whys is None or layers[-1].why in whys):
-        layer = layers[-1]
-        if not layer.was_before(value):
-            if not layer.is_after(value):
-                finding = _changed_by_others(place, layer, value)
-                break
-            value = Value(layer.before, layer.propagated)
-        layers = layers[:-1]
+    while layers:
+        standing = _standing(layers, value)
+        if standing is None:
+            finding = _changed_by_others(place, layers[-1], value) if _is_of(layers[-1], whys) else ""
+            break
+        if not standing or not _is_of(standing[-1], whys):
+            layers = standing
+            break
+        value, layers = Value(standing[-1].before, standing[-1].propagated), standing[:-1]
     left_over = _left(place, layers, now)
     if not finding and left_over.has(whys):
         finding = f"{place.words} was changed again since ({layers[-1].why}); take that back first"
     return PutBack(place, present, value, value != present, left_over, finding)
 
 
-def inherited(group: Iterable[Taken], member_id: str, whys: frozenset[str] | None) -> tuple[Taken, ...]:
-    """What a later member of a group got from the tags that we gave the group, as if it was recorded for it.
+def inherited(group: Iterable[Taken], member_id: str, known: Mapping[Place, Taken]) -> tuple[Taken, ...]:
+    """What a later member of a group got from the tags that we gave the group, below what is recorded for itself.
 
-    Without our change it would carry what the group's tag said before, where that went on to new members.
+    Without our change it would carry what the group's tag said before, where that went on to new members. Where its
+    own record began with another value, it never got the tag, or somebody changed it since: that is not counted.
     """
     found = []
     for one in group:
         if not one.place.goes_on:
             continue
+        place = Place(PlaceKind.TAG, one.place.region, member_id, one.place.name)
         layers = tuple(
             Layer(layer.before if layer.propagated else None, layer.after, layer.at, layer.by, layer.why)
             for layer in one.layers
-            if (whys is None or layer.why in whys) and member_id not in layer.members
+            if member_id not in layer.members
         )
-        if layers:
-            found.append(Taken(Place(PlaceKind.TAG, one.place.region, member_id, one.place.name), layers))
+        recorded = known[place].layers if place in known else ()
+        own = tuple(layer for layer in recorded if layer not in layers)
+        if layers and (not own or own[0].before == layers[-1].after):
+            found.append(Taken(place, (*layers, *own)))
     return tuple(found)
+
+
+def _is_of(layer: Layer, whys: frozenset[str] | None) -> bool:
+    return whys is None or layer.why in whys
+
+
+def _standing(layers: tuple[Layer, ...], value: Value) -> tuple[Layer, ...] | None:
+    """Layers that are made while the place holds `value`; None where somebody else has set it.
+
+    Where it holds what a layer found, that one and all above it were never made, or were taken back: by hand, or by a
+    way back that was cut off before its record.
+    """
+    if not layers or layers[-1].is_after(value):
+        return layers
+    for number in reversed(range(len(layers))):
+        if layers[number].was_before(value):
+            return layers[:number]
+    return None
 
 
 def describe(text: str | None) -> str:

@@ -105,15 +105,16 @@ def give_back(
 ) -> tuple[PutBack, ...]:
     """Put back what still is as we left it; each batch is read again just before. Safe to repeat after a crash.
 
+    What a later member got from its group joins its own record where it has to wait: the group's record may end.
     Raises botocore's errors; batches before the error are done and recorded.
     """
     mine = sorted((one for one in taken if one.has(whys)), key=_order)
-    by_place = {one.place: one for one in mine}
+    known = load_taken(store)
     done: list[PutBack] = []
     for start in range(0, len(mine), PLACES_PER_BATCH):
         planned = plan_give_back(places, mine[start : start + PLACES_PER_BATCH], whys, now)
         places.write([Step(one.place, one.before, one.target) for one in planned if one.writes])
-        left = [one.left for one in planned if one.left != by_place[one.place]]
+        left = [one.left for one in planned if one.place in known and one.left.layers != known[one.place].layers]
         store.commit([Write(taken_record(one)) for one in left])
         done += planned
     return tuple(done)
