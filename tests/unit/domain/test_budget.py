@@ -173,8 +173,18 @@ def test_what_was_launched_above_the_level_gets_its_own_grace() -> None:
     late = an_instance("i-late", launched_at=NOW + timedelta(minutes=8))
     plan = decide(a_snapshot(late, spent=960, state=state), settings, NOW + timedelta(minutes=10))
     assert codes(plan) == {"i-late": ReasonCode.JUST_LAUNCHED}
-    plan = decide(a_snapshot(late, spent=960, state=plan.state), settings, NOW + timedelta(minutes=13))
+    plan = decide(a_snapshot(late, spent=960, state=plan.state), settings, NOW + timedelta(minutes=17))
+    assert stopped_ids(plan) == []
+    plan = decide(a_snapshot(late, spent=960, state=plan.state), settings, NOW + timedelta(minutes=18))
     assert stopped_ids(plan) == ["i-late"]
+
+
+def test_what_was_launched_with_a_run_is_told_before_it_is_stopped() -> None:
+    settings = some_settings(grace_minutes=5)
+    state = decide(a_snapshot(spent=960), settings, NOW).state
+    late = an_instance("i-late", launched_at=NOW + timedelta(minutes=5))
+    plan = decide(a_snapshot(late, spent=960, state=state), settings, NOW + timedelta(minutes=10))
+    assert (stopped_ids(plan), kinds_told(plan)) == ([], ["launched-above"])
 
 
 def test_a_threshold_edited_within_the_hour_holds_until_confirmed() -> None:

@@ -432,3 +432,13 @@ def test_long_names_in_every_script_fit_into_an_item(world: World) -> None:
 def test_a_moment_at_the_end_of_time_is_no_moment(world: World, time: str) -> None:
     answer = handler({"source": "governor.schedule", "time": time}, None, world.deps)
     assert answer["decision_id"] == f"guard_budget@{NOW.isoformat()}"
+
+
+def test_a_protected_machine_is_not_announced_as_the_next_one_to_go(world: World) -> None:
+    world.configure(some_settings(max_stops_per_run=1))
+    world.fleet.add(an_instance("i-zz-protected", stop_protected=True))
+    world.budgets.spent = 960
+    assert world.tick()["stopped"] == ("i-standard",)
+    body = next(r for r in world.mails() if "#stopping#" in r.key.pk).body["body"]
+    assert "follows in the next run" not in body
+    assert "has stop protection, which the Governor never clears: i-zz-protected" in body

@@ -358,7 +358,8 @@ def held_by_override(scene: Scene) -> Message:
     unreadable = hold.code is ReasonCode.OVERRIDE_UNREADABLE
     lines = [
         f"{_stop_level(scene)} is reached, but {words(hold)}. Nothing is stopped.",
-        f"{count_text(len(victims))} at {_saving(victims)}/h go on.",
+        f"{count_text(len(victims))} at {_saving(victims)}/h {'goes' if len(victims) == 1 else 'go'} on:",
+        *list_verdicts(victims),
         "",
         *_figures(scene),
         "",
@@ -393,8 +394,8 @@ def launched_above(scene: Scene) -> Message:
     """Machines that were launched above the stop level: they have their grace, then they are stopped."""
     late = tuple(v for v in scene.decision.verdicts if v.reason.code is ReasonCode.JUST_LAUNCHED)
     lines = [
-        f"{count_text(len(late))} were launched although the stop level of {to_text(scene.settings.stop_percent)} % is "
-        "reached. After their grace they are stopped:",
+        f"{count_text(len(late))} {'was' if len(late) == 1 else 'were'} launched although the stop level of "
+        f"{to_text(scene.settings.stop_percent)} % is reached. After the grace they are stopped:",
         *list_verdicts(late),
         "",
         *_figures(scene),

@@ -46,6 +46,9 @@ LASTING = (
 _COMING_BACK = frozenset({StopStatus.RESTORED, StopStatus.GAVE_UP, *RETURNING_STATUSES})
 """A person asked for it; it may run already while its group has not taken it back."""
 
+SEEN_WITHIN = timedelta(minutes=5)
+"""A launch is seen by the next scheduled run; with it the notice comes no less than the grace before the stop."""
+
 OUT_OF_REACH_FOR_NOW = frozenset({ReasonCode.NEXT_RUN, ReasonCode.NEXT_WAVE, ReasonCode.JUST_LAUNCHED})
 """Spared now, stopped soon: counted as within reach."""
 
@@ -255,7 +258,9 @@ def _launch_reason(instance: Instance, settings: BudgetSettings, state: GuardSta
     reached, launched = state.stop_reached_at, instance.launched_at
     if reached is None or launched is None or launched <= reached:
         return None
-    due = launched + timedelta(minutes=settings.grace_minutes)
+    due = launched + (
+        timedelta(minutes=settings.grace_minutes) + SEEN_WITHIN if settings.grace_minutes else timedelta()
+    )
     return because(ReasonCode.JUST_LAUNCHED, due=clock_text(due)) if now < due else None
 
 

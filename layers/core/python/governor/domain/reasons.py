@@ -127,7 +127,7 @@ _WORDS: dict[ReasonCode, str] = {
         "a new month began and AWS Budgets reports {actual_usd} USD, more than this month can have cost so far "
         "({believable_usd} USD; the last month ended at {last_usd} USD); that figure counts as unknown"
     ),
-    ReasonCode.GRACE: "the notice went out; stopping begins at {due}",
+    ReasonCode.GRACE: "the grace lasts; stopping begins at {due}",
     ReasonCode.THRESHOLD_EDITED: "{names} was edited at {at} by {by}; held until {due} so that a slip can be undone",
     ReasonCode.SPEND_JUMPED: (
         "spend jumped by {jump_usd} USD, more than the fleet can burn ({believable_usd} USD); held until {due}"

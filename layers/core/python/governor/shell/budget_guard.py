@@ -50,8 +50,11 @@ STATE_KEY = Key(f"run#{FUNCTION}", "state")
 RESTORE_SOURCE = "governor.restore"
 """Source of the event by which a person asks for machines back."""
 
+FOLLOWING = frozenset({ReasonCode.NEXT_RUN, ReasonCode.NEXT_WAVE})
+"""Why one that is to go does not go in this run."""
+
 PROTECTION_ROUNDS = 4
-"""Stop protection is asked for victims only; a protected one makes room for the next, which is asked then."""
+"""Stop protection is asked for victims and those that follow them; a protected one makes room for the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +201,7 @@ def _look_at_checkpoints(deps: GuardDeps, now: datetime) -> tuple[Checkpoint, ..
 def look_and_decide(
     fleet: Fleet, snapshot: BudgetSnapshot, settings: SettingsSnapshot, now: datetime
 ) -> tuple[BudgetSnapshot, GuardPlan]:
-    """Decide, with the stop protection of the victims read first: EC2 tells it one by one, so only they are asked."""
+    """Decide, with the stop protection of those that are to go read first: EC2 tells it one by one."""
     budget = settings.settings.budget
     plan = decide(snapshot, budget, now)
     for _ in range(PROTECTION_ROUNDS):
@@ -206,7 +209,7 @@ def look_and_decide(
         unasked = [
             by_id[v.instance_id]
             for v in plan.decision.verdicts
-            if v.verdict is Verdict.STOP and plan.decision.level in ("warn", "stop")
+            if (v.verdict is Verdict.STOP or v.reason.code in FOLLOWING) and plan.decision.level in ("warn", "stop")
             if by_id[v.instance_id].stop_protected is None
         ]
         if not unasked:
