@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from governor.domain.budget_checkpoints import CheckpointView, view_checkpoint
@@ -440,21 +440,8 @@ def _victim(candidate: _Candidate, reason: Reason, settings: BudgetSettings, pri
         notes.append(because(ReasonCode.TERMINATES, why="budget/terminate-one-time-spot is on"))
     elif instance.spot is not None:
         loses = (*loses, "its spot capacity, which may be dearer or missing when it starts again")
-    return InstanceVerdict(
-        instance_id=instance.instance_id,
-        region=instance.region,
-        instance_type=instance.instance_type,
-        verdict=Verdict.STOP,
-        reason=reason,
-        usd_per_hour=_rate(instance, prices),
-        launched_at=instance.launched_at,
-        name=instance.name,
-        project=instance.governance.project,
-        pool=instance.governance.pool,
-        loses=loses,
-        method=method,
-        notes=tuple(notes),
-    )
+    spared = _spare(instance, reason, prices)
+    return replace(spared, verdict=Verdict.STOP, loses=loses, method=method, notes=tuple(notes))
 
 
 def _spare(instance: Instance, reason: Reason, prices: PriceCatalogue) -> InstanceVerdict:
