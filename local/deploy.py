@@ -53,8 +53,11 @@ def deploy(aws: LocalAws, app: CdkApp, on_line: OnLine = print) -> None:
 
 
 def destroy(aws: LocalAws, app: CdkApp, on_line: OnLine = print) -> None:
-    """`cdk destroy --all`. Raises DeployError."""
-    _run_cdk(aws, ["destroy", "--all", "--force", *_app_arguments(aws, app)], app.directory, on_line)
+    """`cdk destroy --all` of what was synthesised for the last deploy, or else of the app. Raises DeployError."""
+    output = _output_dir(aws, app)
+    synthesised = (output / "manifest.json").exists()
+    which = ["--app", str(output), "--no-notices", "--progress", "events"] if synthesised else _app_arguments(aws, app)
+    _run_cdk(aws, ["destroy", "--all", "--force", *which], app.directory, on_line)
     aws.settle()
 
 
@@ -81,8 +84,12 @@ def cdk_environment(aws: LocalAws) -> dict[str, str]:
     }
 
 
+def _output_dir(aws: LocalAws, app: CdkApp) -> Path:
+    return app.output_dir or aws.work_dir / "cdk.out"
+
+
 def _app_arguments(aws: LocalAws, app: CdkApp) -> list[str]:
-    arguments = ["--output", str(app.output_dir or aws.work_dir / "cdk.out"), "--no-notices", "--progress", "events"]
+    arguments = ["--output", str(_output_dir(aws, app)), "--no-notices", "--progress", "events"]
     for name, value in app.context.items():
         arguments += ["-c", f"{name}={value}"]
     return arguments if app.command is None else [*arguments, "--app", app.command]

@@ -92,6 +92,24 @@ def probe(deployed: Probe) -> Iterator[Probe]:
     aws.settle()
 
 
+@pytest.fixture(scope="session")
+def shared(lambda_runtime_dir: Path) -> Iterator[LocalAws]:
+    """One local AWS with nothing deployed, for what only launches machines."""
+    with local_aws(lambda_runtime_dir=lambda_runtime_dir, seed=11) as aws:
+        yield aws
+
+
+@pytest.fixture
+def bare(shared: LocalAws) -> LocalAws:
+    """The shared local AWS without any machine or group, on a later day for each test."""
+    shared.remove_fleet()
+    shared.set_starts()
+    shared.set_faults()
+    shared.set_clock(shared.now().replace(second=0, microsecond=0) + timedelta(days=1))
+    shared.settle()
+    return shared
+
+
 @pytest.fixture
 def fresh(lambda_runtime_dir: Path) -> Iterator[LocalAws]:
     """A local AWS of its own, with nothing deployed."""

@@ -78,41 +78,41 @@ def test_one_instance_that_cannot_be_stopped_fails_the_whole_call(probe: Probe) 
     assert states(aws)[plain] == "running"
 
 
-def test_stopped_group_member_is_terminated_and_replaced(fresh: LocalAws) -> None:
-    member = next(one for one in fresh.create_fleet("test") if one.role == "group-member")
-    fresh.client("ec2").stop_instances(InstanceIds=[member.instance_id])
-    fresh.advance(timedelta(minutes=1))
-    assert states(fresh)[member.instance_id] == "terminated"
-    [group] = fresh.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+def test_stopped_group_member_is_terminated_and_replaced(bare: LocalAws) -> None:
+    member = next(one for one in bare.create_fleet("test") if one.role == "group-member")
+    bare.client("ec2").stop_instances(InstanceIds=[member.instance_id])
+    bare.advance(timedelta(minutes=1))
+    assert states(bare)[member.instance_id] == "terminated"
+    [group] = bare.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     [successor] = group["Instances"]
     assert successor["InstanceId"] != member.instance_id
-    assert states(fresh)[successor["InstanceId"]] == "running"
+    assert states(bare)[successor["InstanceId"]] == "running"
 
 
-def test_member_marked_unhealthy_is_replaced_and_one_in_standby_is_left(fresh: LocalAws) -> None:
-    member = next(one for one in fresh.create_fleet("test") if one.role == "group-member").instance_id
-    groups = fresh.client("autoscaling")
+def test_member_marked_unhealthy_is_replaced_and_one_in_standby_is_left(bare: LocalAws) -> None:
+    member = next(one for one in bare.create_fleet("test") if one.role == "group-member").instance_id
+    groups = bare.client("autoscaling")
     groups.enter_standby(
         InstanceIds=[member], AutoScalingGroupName="training-group", ShouldDecrementDesiredCapacity=True
     )
-    fresh.client("ec2").stop_instances(InstanceIds=[member])
-    fresh.advance(timedelta(minutes=2))
-    assert states(fresh)[member] == "stopped"
-    fresh.client("ec2").start_instances(InstanceIds=[member])
+    bare.client("ec2").stop_instances(InstanceIds=[member])
+    bare.advance(timedelta(minutes=2))
+    assert states(bare)[member] == "stopped"
+    bare.client("ec2").start_instances(InstanceIds=[member])
     groups.exit_standby(InstanceIds=[member], AutoScalingGroupName="training-group")
     groups.set_instance_health(InstanceId=member, HealthStatus="Unhealthy")
-    fresh.advance(timedelta(minutes=1))
-    assert states(fresh)[member] == "terminated"
+    bare.advance(timedelta(minutes=1))
+    assert states(bare)[member] == "terminated"
 
 
-def test_suspended_health_check_replaces_nothing(fresh: LocalAws) -> None:
-    member = next(one for one in fresh.create_fleet("test") if one.role == "group-member").instance_id
-    fresh.client("autoscaling").suspend_processes(
+def test_suspended_health_check_replaces_nothing(bare: LocalAws) -> None:
+    member = next(one for one in bare.create_fleet("test") if one.role == "group-member").instance_id
+    bare.client("autoscaling").suspend_processes(
         AutoScalingGroupName="training-group", ScalingProcesses=["ReplaceUnhealthy"]
     )
-    fresh.client("ec2").stop_instances(InstanceIds=[member])
-    fresh.advance(timedelta(minutes=2))
-    assert states(fresh)[member] == "stopped"
+    bare.client("ec2").stop_instances(InstanceIds=[member])
+    bare.advance(timedelta(minutes=2))
+    assert states(bare)[member] == "stopped"
 
 
 def test_running_fleet_makes_the_bill(fresh: LocalAws) -> None:

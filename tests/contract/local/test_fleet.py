@@ -25,14 +25,14 @@ def tags_of(instance: dict[str, Any]) -> dict[str, str]:
     return {one["Key"]: one["Value"] for one in instance.get("Tags", [])}
 
 
-def test_every_kind_is_there_and_looks_like_it(fresh: LocalAws) -> None:
-    fleet = fresh.create_fleet("test", everything=True)
+def test_every_kind_is_there_and_looks_like_it(bare: LocalAws) -> None:
+    fleet = bare.create_fleet("test", everything=True)
     assert tuple(one.role for one in fleet) == ROLES
-    by_role = {one.role: described(fresh, one.instance_id) for one in fleet}
+    by_role = {one.role: described(bare, one.instance_id) for one in fleet}
     for one in fleet:
         assert dict(one.tags).items() <= tags_of(by_role[one.role]).items()
         assert by_role[one.role]["InstanceType"] == one.instance_type
-    assert set(states(fresh).values()) == {"running"}
+    assert set(states(bare).values()) == {"running"}
     assert tags_of(by_role["untagged"]) == {"Name": "untagged"}
     assert by_role["instance-store"]["RootDeviceType"] == "instance-store"
     assert by_role["capacity-block"]["InstanceLifecycle"] == "capacity-block"
@@ -40,16 +40,16 @@ def test_every_kind_is_there_and_looks_like_it(fresh: LocalAws) -> None:
     assert "karpenter.sh/nodepool" in tags_of(by_role["karpenter-member"])
     assert "aws:ec2:fleet-id" in tags_of(by_role["fleet-member"])
     assert "governor:checkpoint" in tags_of(by_role["checkpoint"])
-    requests = fresh.client("ec2").describe_spot_instance_requests()["SpotInstanceRequests"]
+    requests = bare.client("ec2").describe_spot_instance_requests()["SpotInstanceRequests"]
     assert {one["InstanceId"]: one["Type"] for one in requests} == {
         by_role["spot-persistent"]["InstanceId"]: "persistent",
         by_role["spot-one-time"]["InstanceId"]: "one-time",
     }
 
 
-def test_groups_of_the_whole_fleet(fresh: LocalAws) -> None:
-    fleet = {one.role: one.instance_id for one in fresh.create_fleet("test", everything=True)}
-    answer = fresh.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
+def test_groups_of_the_whole_fleet(bare: LocalAws) -> None:
+    fleet = {one.role: one.instance_id for one in bare.create_fleet("test", everything=True)}
+    answer = bare.client("autoscaling").describe_auto_scaling_groups()["AutoScalingGroups"]
     groups = {one["AutoScalingGroupName"]: one for one in answer}
     assert {name: (one["MinSize"], one["DesiredCapacity"], one["MaxSize"]) for name, one in groups.items()} == {
         "training-group": (1, 2, 3),
@@ -60,41 +60,41 @@ def test_groups_of_the_whole_fleet(fresh: LocalAws) -> None:
         fleet["group-member-1"],
         fleet["group-member-2"],
     }
-    mixed = [described(fresh, fleet[role]) for role in ("mixed-group-critical", "mixed-group-standard")]
+    mixed = [described(bare, fleet[role]) for role in ("mixed-group-critical", "mixed-group-standard")]
     assert [tags_of(one)["governor:criticality"] for one in mixed] == ["critical", "standard"]
 
 
-def test_reservations_of_the_whole_fleet_are_used(fresh: LocalAws) -> None:
-    fleet = {one.role: one.instance_id for one in fresh.create_fleet("test", everything=True)}
-    ec2 = fresh.client("ec2")
+def test_reservations_of_the_whole_fleet_are_used(bare: LocalAws) -> None:
+    fleet = {one.role: one.instance_id for one in bare.create_fleet("test", everything=True)}
+    ec2 = bare.client("ec2")
 
     def free() -> dict[str, int]:
         filters = [{"Name": "state", "Values": ["active"]}]
         answer = ec2.describe_capacity_reservations(Filters=filters)["CapacityReservations"]
         return {one["CapacityReservationId"]: one["AvailableInstanceCount"] for one in answer}
 
-    reservation_id = described(fresh, fleet["reserved"])["CapacityReservationId"]
+    reservation_id = described(bare, fleet["reserved"])["CapacityReservationId"]
     assert free()[reservation_id] == 0
     ec2.stop_instances(InstanceIds=[fleet["reserved"]])
     assert free()[reservation_id] == 1
 
 
-def test_removed_fleet_leaves_nothing_and_does_not_come_back(fresh: LocalAws) -> None:
-    fleet = {one.role: one.instance_id for one in fresh.create_fleet("test", everything=True)}
-    groups, ec2 = fresh.client("autoscaling"), fresh.client("ec2")
+def test_removed_fleet_leaves_nothing_and_does_not_come_back(bare: LocalAws) -> None:
+    fleet = {one.role: one.instance_id for one in bare.create_fleet("test", everything=True)}
+    groups, ec2 = bare.client("autoscaling"), bare.client("ec2")
     groups.enter_standby(
         AutoScalingGroupName="training-group",
         InstanceIds=[fleet["group-member-1"]],
         ShouldDecrementDesiredCapacity=True,
     )
     ec2.stop_instances(InstanceIds=[fleet["spot-persistent"], fleet["group-member-1"]])
-    assert fresh.remove_fleet() == len(ROLES)
-    fresh.advance(timedelta(minutes=2))
-    assert states(fresh) == {}
+    assert bare.remove_fleet() == len(ROLES)
+    bare.advance(timedelta(minutes=2))
+    assert states(bare) == {}
     assert groups.describe_auto_scaling_groups()["AutoScalingGroups"] == []
     assert ec2.describe_spot_instance_requests()["SpotInstanceRequests"] == []
     assert ec2.describe_capacity_reservations()["CapacityReservations"] == []
-    assert tuple(one.role for one in fresh.create_fleet("test", everything=True)) == ROLES
+    assert tuple(one.role for one in bare.create_fleet("test", everything=True)) == ROLES
 
 
 def test_lists_of_commitments_are_empty_until_set(probe: Probe) -> None:
@@ -137,6 +137,6 @@ def test_stop_protection_can_be_set_read_and_lifted(probe: Probe) -> None:
     assert states(probe.aws)[instance_id] == "stopped"
 
 
-def test_root_on_an_instance_store_cannot_be_stopped(fresh: LocalAws) -> None:
-    fleet = {one.role: one.instance_id for one in fresh.create_fleet("test", everything=True)}
-    assert refusal(fresh, [fleet["instance-store"]]) == "UnsupportedOperation"
+def test_root_on_an_instance_store_cannot_be_stopped(bare: LocalAws) -> None:
+    fleet = {one.role: one.instance_id for one in bare.create_fleet("test", everything=True)}
+    assert refusal(bare, [fleet["instance-store"]]) == "UnsupportedOperation"

@@ -15,9 +15,9 @@ GROUP = "training-group"
 
 
 @pytest.fixture
-def members(fresh: LocalAws) -> tuple[str, str]:
+def members(bare: LocalAws) -> tuple[str, str]:
     """The two members of a group of minimum 1, desired 2, maximum 3."""
-    by_role = {one.role: one.instance_id for one in fresh.create_fleet("test", everything=True)}
+    by_role = {one.role: one.instance_id for one in bare.create_fleet("test", everything=True)}
     return by_role["group-member-1"], by_role["group-member-2"]
 
 
@@ -57,106 +57,106 @@ def refused(call: Any, *arguments: Any, **named: Any) -> str:
     return str(error.value.response["Error"]["Message"])
 
 
-def test_stopped_in_standby_comes_back_as_it_was(fresh: LocalAws, members: tuple[str, str]) -> None:
+def test_stopped_in_standby_comes_back_as_it_was(bare: LocalAws, members: tuple[str, str]) -> None:
     first, second = members
-    ec2 = fresh.client("ec2")
-    enter(fresh, first)
+    ec2 = bare.client("ec2")
+    enter(bare, first)
     ec2.stop_instances(InstanceIds=[first])
-    fresh.advance(timedelta(minutes=5))
-    assert sizes(fresh) == (1, 1, 3)
-    assert lifecycles(fresh) == {first: "Standby", second: "InService"}
-    assert states(fresh)[first] == "stopped"
+    bare.advance(timedelta(minutes=5))
+    assert sizes(bare) == (1, 1, 3)
+    assert lifecycles(bare) == {first: "Standby", second: "InService"}
+    assert states(bare)[first] == "stopped"
     ec2.start_instances(InstanceIds=[first])
-    leave(fresh, first)
-    fresh.advance(timedelta(minutes=5))
-    assert sizes(fresh) == (1, 2, 3)
-    assert lifecycles(fresh) == {first: "InService", second: "InService"}
-    assert states(fresh)[first] == "running"
+    leave(bare, first)
+    bare.advance(timedelta(minutes=5))
+    assert sizes(bare) == (1, 2, 3)
+    assert lifecycles(bare) == {first: "InService", second: "InService"}
+    assert states(bare)[first] == "running"
 
 
-def test_standby_below_the_minimum_is_refused_until_it_is_lowered(fresh: LocalAws, members: tuple[str, str]) -> None:
-    text = refused(enter, fresh, *members)
+def test_standby_below_the_minimum_is_refused_until_it_is_lowered(bare: LocalAws, members: tuple[str, str]) -> None:
+    text = refused(enter, bare, *members)
     assert text.startswith(f"AutoScalingGroup {GROUP} has min-size=1, max-size=3, and desired-size=2.")
-    assert set(lifecycles(fresh).values()) == {"InService"}
-    resize(fresh, MinSize=0)
-    enter(fresh, *members)
-    assert sizes(fresh) == (0, 0, 3)
-    leave(fresh, *members)
-    resize(fresh, MinSize=1)
-    assert sizes(fresh) == (1, 2, 3)
-    assert set(lifecycles(fresh)) == set(members)
+    assert set(lifecycles(bare).values()) == {"InService"}
+    resize(bare, MinSize=0)
+    enter(bare, *members)
+    assert sizes(bare) == (0, 0, 3)
+    leave(bare, *members)
+    resize(bare, MinSize=1)
+    assert sizes(bare) == (1, 2, 3)
+    assert set(lifecycles(bare)) == set(members)
 
 
-def test_standby_without_decrement_launches_a_replacement(fresh: LocalAws, members: tuple[str, str]) -> None:
-    enter(fresh, members[0], decrement=False)
-    assert sizes(fresh) == (1, 2, 3)
-    assert sorted(lifecycles(fresh).values()) == ["InService", "InService", "Standby"]
+def test_standby_without_decrement_launches_a_replacement(bare: LocalAws, members: tuple[str, str]) -> None:
+    enter(bare, members[0], decrement=False)
+    assert sizes(bare) == (1, 2, 3)
+    assert sorted(lifecycles(bare).values()) == ["InService", "InService", "Standby"]
 
 
-def test_leaving_standby_above_the_maximum_is_refused(fresh: LocalAws, members: tuple[str, str]) -> None:
-    enter(fresh, members[0])
-    resize(fresh, MaxSize=1)
-    assert "move out of standby 1 instance" in refused(leave, fresh, members[0])
-    assert lifecycles(fresh)[members[0]] == "Standby"
+def test_leaving_standby_above_the_maximum_is_refused(bare: LocalAws, members: tuple[str, str]) -> None:
+    enter(bare, members[0])
+    resize(bare, MaxSize=1)
+    assert "move out of standby 1 instance" in refused(leave, bare, members[0])
+    assert lifecycles(bare)[members[0]] == "Standby"
 
 
-def test_leaving_standby_while_stopped_loses_the_member(fresh: LocalAws, members: tuple[str, str]) -> None:
-    enter(fresh, members[0])
-    fresh.client("ec2").stop_instances(InstanceIds=[members[0]])
-    leave(fresh, members[0])
-    fresh.advance(timedelta(minutes=1))
-    assert states(fresh)[members[0]] == "terminated"
-    assert members[0] not in lifecycles(fresh)
-    assert len(lifecycles(fresh)) == 2
+def test_leaving_standby_while_stopped_loses_the_member(bare: LocalAws, members: tuple[str, str]) -> None:
+    enter(bare, members[0])
+    bare.client("ec2").stop_instances(InstanceIds=[members[0]])
+    leave(bare, members[0])
+    bare.advance(timedelta(minutes=1))
+    assert states(bare)[members[0]] == "terminated"
+    assert members[0] not in lifecycles(bare)
+    assert len(lifecycles(bare)) == 2
 
 
-def test_states_and_names_are_checked(fresh: LocalAws, members: tuple[str, str]) -> None:
-    assert "is not in Standby" in refused(leave, fresh, members[0])
-    enter(fresh, members[0])
-    assert "is not in InService" in refused(enter, fresh, members[0])
-    assert "is not part of" in refused(enter, fresh, "i-0123456789abcdef0")
-    unknown = fresh.client("autoscaling").set_desired_capacity
+def test_states_and_names_are_checked(bare: LocalAws, members: tuple[str, str]) -> None:
+    assert "is not in Standby" in refused(leave, bare, members[0])
+    enter(bare, members[0])
+    assert "is not in InService" in refused(enter, bare, members[0])
+    assert "is not part of" in refused(enter, bare, "i-0123456789abcdef0")
+    unknown = bare.client("autoscaling").set_desired_capacity
     assert "not found" in refused(unknown, AutoScalingGroupName="nobody", DesiredCapacity=1)
 
 
-def test_lowering_terminates_exactly_the_named_member(fresh: LocalAws, members: tuple[str, str]) -> None:
-    terminate = fresh.client("autoscaling").terminate_instance_in_auto_scaling_group
+def test_lowering_terminates_exactly_the_named_member(bare: LocalAws, members: tuple[str, str]) -> None:
+    terminate = bare.client("autoscaling").terminate_instance_in_auto_scaling_group
     terminate(InstanceId=members[1], ShouldDecrementDesiredCapacity=True)
-    assert sizes(fresh) == (1, 1, 3)
-    assert lifecycles(fresh) == {members[0]: "InService"}
-    assert states(fresh)[members[1]] == "terminated"
+    assert sizes(bare) == (1, 1, 3)
+    assert lifecycles(bare) == {members[0]: "InService"}
+    assert states(bare)[members[1]] == "terminated"
     text = refused(terminate, InstanceId=members[0], ShouldDecrementDesiredCapacity=True)
     assert "desiredSize equals minSize (1)" in text
-    assert states(fresh)[members[0]] == "running"
+    assert states(bare)[members[0]] == "running"
     assert "No managed instance found" in refused(
         terminate, InstanceId="i-0123456789abcdef0", ShouldDecrementDesiredCapacity=True
     )
 
 
-def test_new_bounds_pull_the_desired_capacity_along(fresh: LocalAws, members: tuple[str, str]) -> None:
-    enter(fresh, members[0])
-    resize(fresh, MinSize=2)
-    assert sizes(fresh) == (2, 2, 3)
-    assert sorted(lifecycles(fresh).values()) == ["InService", "InService", "Standby"]
-    resize(fresh, MinSize=0, MaxSize=1)
-    assert sizes(fresh) == (0, 1, 1)
-    assert lifecycles(fresh)[members[0]] == "Standby"
-    assert "must be greater than or equal to min bound" in refused(resize, fresh, MinSize=2)
-    assert "must be between" in refused(resize, fresh, DesiredCapacity=5)
+def test_new_bounds_pull_the_desired_capacity_along(bare: LocalAws, members: tuple[str, str]) -> None:
+    enter(bare, members[0])
+    resize(bare, MinSize=2)
+    assert sizes(bare) == (2, 2, 3)
+    assert sorted(lifecycles(bare).values()) == ["InService", "InService", "Standby"]
+    resize(bare, MinSize=0, MaxSize=1)
+    assert sizes(bare) == (0, 1, 1)
+    assert lifecycles(bare)[members[0]] == "Standby"
+    assert "must be greater than or equal to min bound" in refused(resize, bare, MinSize=2)
+    assert "must be between" in refused(resize, bare, DesiredCapacity=5)
 
 
-def test_shrinking_never_takes_a_member_in_standby(fresh: LocalAws, members: tuple[str, str]) -> None:
-    groups = fresh.client("autoscaling")
-    enter(fresh, members[0], decrement=False)
+def test_shrinking_never_takes_a_member_in_standby(bare: LocalAws, members: tuple[str, str]) -> None:
+    groups = bare.client("autoscaling")
+    enter(bare, members[0], decrement=False)
     groups.set_desired_capacity(AutoScalingGroupName=GROUP, DesiredCapacity=1)
-    assert sorted(lifecycles(fresh).values()) == ["InService", "Standby"]
-    assert states(fresh)[members[0]] == "running"
+    assert sorted(lifecycles(bare).values()) == ["InService", "Standby"]
+    assert states(bare)[members[0]] == "running"
     assert "is below min value 1" in refused(groups.set_desired_capacity, AutoScalingGroupName=GROUP, DesiredCapacity=0)
     assert "is above max value 3" in refused(groups.set_desired_capacity, AutoScalingGroupName=GROUP, DesiredCapacity=4)
 
 
-def test_changing_a_size_keeps_the_mixed_policy(fresh: LocalAws) -> None:
-    ec2, groups = fresh.client("ec2"), fresh.client("autoscaling")
+def test_changing_a_size_keeps_the_mixed_policy(bare: LocalAws) -> None:
+    ec2, groups = bare.client("ec2"), bare.client("autoscaling")
     ec2.create_launch_template(
         LaunchTemplateName="mixed", LaunchTemplateData={"ImageId": "ami-12c6146b", "InstanceType": "g4dn.xlarge"}
     )
@@ -165,13 +165,13 @@ def test_changing_a_size_keeps_the_mixed_policy(fresh: LocalAws) -> None:
     groups.create_auto_scaling_group(
         AutoScalingGroupName=GROUP, MinSize=1, MaxSize=2, AvailabilityZones=["us-east-1a"], MixedInstancesPolicy=policy
     )
-    before = group(fresh)["MixedInstancesPolicy"]
-    resize(fresh, MinSize=0)
-    assert group(fresh)["MixedInstancesPolicy"] == before
+    before = group(bare)["MixedInstancesPolicy"]
+    resize(bare, MinSize=0)
+    assert group(bare)["MixedInstancesPolicy"] == before
 
 
-def test_policies_actions_and_suspensions_can_be_read(fresh: LocalAws, members: tuple[str, str]) -> None:
-    groups = fresh.client("autoscaling")
+def test_policies_actions_and_suspensions_can_be_read(bare: LocalAws, members: tuple[str, str]) -> None:
+    groups = bare.client("autoscaling")
     for name, enabled in (("grow", True), ("rest", False)):
         groups.put_scaling_policy(
             AutoScalingGroupName=GROUP,
@@ -189,14 +189,14 @@ def test_policies_actions_and_suspensions_can_be_read(fresh: LocalAws, members: 
     actions = groups.describe_scheduled_actions(AutoScalingGroupName=GROUP)["ScheduledUpdateGroupActions"]
     assert [one["ScheduledActionName"] for one in actions] == ["morning"]
     groups.suspend_processes(AutoScalingGroupName=GROUP, ScalingProcesses=["ScheduledActions", "AlarmNotification"])
-    suspended = [one["ProcessName"] for one in group(fresh)["SuspendedProcesses"]]
+    suspended = [one["ProcessName"] for one in group(bare)["SuspendedProcesses"]]
     assert suspended == ["AlarmNotification", "ScheduledActions"]
     groups.resume_processes(AutoScalingGroupName=GROUP, ScalingProcesses=["AlarmNotification"])
-    assert [one["ProcessName"] for one in group(fresh)["SuspendedProcesses"]] == ["ScheduledActions"]
+    assert [one["ProcessName"] for one in group(bare)["SuspendedProcesses"]] == ["ScheduledActions"]
 
 
-def test_instance_refresh_goes_on_until_it_is_cancelled(fresh: LocalAws, members: tuple[str, str]) -> None:
-    groups = fresh.client("autoscaling")
+def test_instance_refresh_goes_on_until_it_is_cancelled(bare: LocalAws, members: tuple[str, str]) -> None:
+    groups = bare.client("autoscaling")
 
     def refreshes() -> list[str]:
         answer = groups.describe_instance_refreshes(AutoScalingGroupName=GROUP)["InstanceRefreshes"]
@@ -204,7 +204,7 @@ def test_instance_refresh_goes_on_until_it_is_cancelled(fresh: LocalAws, members
 
     assert refreshes() == []
     refresh_id = groups.start_instance_refresh(AutoScalingGroupName=GROUP)["InstanceRefreshId"]
-    fresh.advance(timedelta(minutes=30))
+    bare.advance(timedelta(minutes=30))
     assert refreshes() == ["InProgress"]
     with pytest.raises(ClientError, match="InstanceRefreshInProgress"):
         groups.start_instance_refresh(AutoScalingGroupName=GROUP)
