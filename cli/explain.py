@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
     from governor.ports import Record, RecordStore
 
 _INSTANCE = re.compile(r"^i-[0-9a-f]+$")
+_STYLES = {
+    "stopped": "good",
+    "restored": "good",
+    "failed": "bad",
+    "gave-up": "bad",
+    "restarted": "warn",
+    "withheld": "warn",
+    "restoring": "warn",
+    "starting": "warn",
+}
 
 
 def explain(
@@ -78,6 +89,7 @@ def _explain_instance(stage: Stage, instance_id: str, last: int, *, as_json: boo
     screen.print(f"{instance_id} in stage {stage.name}, newest decision first:", style="strong", markup=False)
     _show_said(screen, decisions)
     _show_outcomes(screen, outcomes)
+    _show_returns(screen, outcomes)
 
 
 def _describe_said(record: Record) -> dict[str, Any]:
@@ -125,7 +137,39 @@ def _describe_outcome(entry: StopEntry) -> dict[str, Any]:
         "updated_at": iso(entry.updated_at),
         "launched_at": iso(entry.launched_at),
         "usd_per_hour": entry.usd_per_hour,
+        "restore": _describe_return(entry),
     }
+
+
+def _describe_return(entry: StopEntry) -> dict[str, Any] | None:
+    """How far the start of a stopped machine has come, for JSON; None where nobody asked for it."""
+    from cli.terminal import iso
+    from governor.domain.ledger import StopStatus
+
+    if not entry.restore_decision_id:
+        return None
+    return {
+        "decision_id": entry.restore_decision_id,
+        "asked_by": entry.restore_asked_by or None,
+        "asked_at": iso(entry.restore_asked_at),
+        "tries": entry.start_tries,
+        "tried_at": iso(entry.start_tried_at),
+        "next_try_at": iso(entry.next_start_at) if entry.start_tries else None,
+        "running_at": iso(entry.restored_at),
+        "last_error": _last_error(entry),
+        "given_up": entry.status is StopStatus.GAVE_UP,
+    }
+
+
+def _last_error(entry: StopEntry) -> str | None:
+    """Why a machine whose start was asked for is not back; None where nothing is known to be wrong."""
+    from governor.domain.ledger import NOT_OUT_OF_STANDBY, StopStatus
+
+    if entry.status is StopStatus.RESTORED:
+        return None
+    if entry.status is StopStatus.STARTING and not entry.detail.startswith(NOT_OUT_OF_STANDBY):
+        return None
+    return entry.detail or None
 
 
 def _show_said(screen: Any, decisions: list[dict[str, Any]]) -> None:
@@ -160,17 +204,42 @@ def _show_outcomes(screen: Any, outcomes: list[StopEntry]) -> None:
         screen.print("\nThe Governor has not stopped it.", markup=False)
         return
     shown = table("instance", "outcome", "decided, seen", "$/h", "rule", right=["$/h"], title="What became of it")
-    styles = {"stopped": "good", "failed": "bad", "restarted": "warn", "withheld": "warn"}
     for entry in outcomes:
         rule = text(f"{entry.reason}: {entry.rule}")
-        if entry.detail:
+        if entry.detail and not entry.restore_decision_id:  # else it is about the way back, shown there
             rule.append(f"\n{entry.detail}", style="dim")
         shown.add_row(
             text(f"{entry.instance_id}\n{entry.instance_type}"),
-            text(entry.status.value, styles.get(entry.status.value, "")),
+            text(entry.status.value, _STYLES.get(entry.status.value, "")),
             f"{clock(entry.decided_at)}\n{clock(entry.updated_at)}",
             usd(entry.usd_per_hour),
             rule,
+        )
+    screen.print()
+    screen.print(shown)
+
+
+def _show_returns(screen: Any, entries: Sequence[StopEntry]) -> None:
+    """What became of the starts that somebody or the policy asked for; nothing where there were none."""
+    from cli.terminal import clock, table, text, who
+
+    asked = [(entry, back) for entry in entries if (back := _describe_return(entry)) is not None]
+    if not asked:
+        return
+    shown = table("instance", "outcome", "asked, running", "tries", "why", right=["tries"], title="The way back")
+    for entry, back in asked:
+        status = entry.status.value
+        why = text(f"asked for by {who(back['asked_by'])}" if back["asked_by"] else "not asked for any more")
+        if back["last_error"]:
+            why.append(f"\n{back['last_error']}", style="yellow")
+        if back["next_try_at"]:
+            why.append(f"\nnext try {clock(back['next_try_at'])}", style="dim")
+        shown.add_row(
+            text(f"{entry.instance_id}\n{entry.instance_type}"),
+            text(status, _STYLES.get(status, "")),
+            "\n".join(clock(moment) if moment else "-" for moment in (back["asked_at"], back["running_at"])),
+            str(back["tries"]),
+            why,
         )
     screen.print()
     screen.print(shown)
@@ -182,6 +251,7 @@ def _explain_decision(stage: Stage, decision_id: str, *, as_json: bool) -> None:
     from cli.decision_view import describe_decision, show_decision
     from cli.errors import CliError
     from cli.terminal import clock, console, print_json
+    from governor.domain.budget_snapshot import LEDGER_REASON
     from governor.domain.decisions import Decision
     from governor.shell.records import LEDGER, decision_key_of_id, entry_of
 
@@ -197,8 +267,10 @@ def _explain_decision(stage: Stage, decision_id: str, *, as_json: bool) -> None:
         )
     keys = [str(name) for name in record.body.get("messages", ())]
     decision = TypeAdapter(Decision).validate_python({**record.body, "messages": []})
-    entries = (entry_of(found) for found in store.query(LEDGER))
+    entries = [entry_of(found) for found in store.query(LEDGER)]
     outcomes = [entry for entry in entries if entry.decision_id == decision_id]
+    started = {(restore.instance_id, restore.launched_at) for restore in decision.restores}
+    returns = [e for e in entries if e.reason == LEDGER_REASON and (e.instance_id, e.launched_at) in started]
     if as_json:
         print_json(
             {
@@ -208,6 +280,7 @@ def _explain_decision(stage: Stage, decision_id: str, *, as_json: bool) -> None:
                 "decision": describe_decision(decision),
                 "message_keys": keys,
                 "outcomes": [_describe_outcome(entry) for entry in outcomes],
+                "restore_outcomes": [_describe_outcome(entry) for entry in returns],
             }
         )
         return
@@ -218,5 +291,6 @@ def _explain_decision(stage: Stage, decision_id: str, *, as_json: bool) -> None:
         _show_outcomes(screen, outcomes)
     elif decision.stops:
         screen.print("\nThe ledger has no outcome of its stops yet.", style="warn", markup=False)
+    _show_returns(screen, returns)
     for message_key in keys:
         screen.print(f"Message: {message_key}", style="quiet", markup=False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import boto3
 import pytest
 
 from governor.domain.pause import parse_pause
 from governor.domain.settings import SPEC_BY_NAME
+from governor.shell.events import Trigger
 from tests.unit.cli.world import FURTHER, HOME, NOW, World, a_world
 
 WRITING = ("Put", "Delete", "Update", "Create", "Stop", "Start", "Terminate", "Transact", "Batch", "Publish")
@@ -193,6 +195,106 @@ def test_explain_a_decision_shows_what_was_decided_then(world: World) -> None:
     assert [outcome["instance_id"] for outcome in answer["outcomes"]] == [victim]
     same_moment = report.decision_id.replace("+00:00", "Z")
     assert world.answer("explain", same_moment)["decision"] == answer["decision"]
+
+
+def stopped_by_us(world: World, **settings: str) -> str:
+    """A machine that the guard has stopped, and that is seen so."""
+    world.deploy(mode="enforce", settings={key.replace("__", "/").replace("_", "-"): v for key, v in settings.items()})
+    world.connect_functions()
+    victim = world.launch("g4dn.12xlarge")
+    world.spend(960)
+    world.guard()
+    world.pass_minutes(2)
+    world.confirm()
+    return victim
+
+
+def widest(text: str) -> int:
+    return max(len(line) for line in text.splitlines())
+
+
+def test_explain_says_nothing_of_a_way_back_that_nobody_asked_for(world: World) -> None:
+    victim = stopped_by_us(world)
+    (outcome,) = world.answer("explain", victim)["outcomes"]
+    assert (outcome["status"], outcome["restore"]) == ("stopped", None)
+    assert "The way back" not in world.governor("explain", victim).stdout
+
+
+def test_explain_an_instance_that_came_back_says_who_asked_when_and_since_when_it_runs(world: World) -> None:
+    victim = stopped_by_us(world)
+    world.answer("restore", victim, "--yes", "--no-wait")
+    (outcome,) = world.answer("explain", victim)["outcomes"]
+    back = outcome["restore"]
+    assert outcome["status"] == "restored"
+    assert (back["tries"], back["last_error"], back["next_try_at"], back["given_up"]) == (1, None, None, False)
+    assert back["asked_by"].startswith("arn:aws:")
+    assert NOW.isoformat() < back["asked_at"] <= back["tried_at"] <= back["running_at"]
+    text = world.governor("explain", victim).stdout
+    shown = " ".join(text.partition("The way back")[2].split())
+    assert "restored" in shown
+    assert "asked for by" in shown
+    assert "2026-11-20 12:02 UTC" in shown
+    assert widest(text) <= 100
+
+
+def test_explain_an_instance_that_finds_no_capacity_says_tries_error_and_in_the_end_that_it_was_given_up(
+    world: World,
+) -> None:
+    victim = stopped_by_us(world, restore__give_up_hours="1")
+    world.refuse("ec2.StartInstances", "InsufficientInstanceCapacity", "We have no g4dn.12xlarge")
+    world.answer("restore", victim, "--yes", "--no-wait")
+    back = world.answer("explain", victim)["outcomes"][0]["restore"]
+    assert (back["tries"], back["running_at"], back["given_up"]) == (1, None, False)
+    assert "InsufficientInstanceCapacity" in back["last_error"]
+    assert back["next_try_at"] > back["tried_at"]
+    text = world.governor("explain", victim).stdout
+    shown = " ".join(text.partition("The way back")[2].split())
+    assert "InsufficientInstanceCapacity" in shown
+    assert "next try 2026-11-20 12:07 UTC" in shown
+    world.pass_minutes(6)
+    world.confirm()
+    world.pass_minutes(60)
+    world.confirm()
+    (outcome,) = world.answer("explain", victim)["outcomes"]
+    back = outcome["restore"]
+    assert (outcome["status"], back["given_up"], back["tries"], back["next_try_at"]) == ("gave-up", True, 2, None)
+    assert back["last_error"].startswith("not back within 1 hour")
+    text = world.governor("explain", victim).stdout
+    assert "gave-up" in text.partition("The way back")[2]
+    assert widest(text) <= 100
+
+
+def test_explain_a_start_that_was_withdrawn_says_why_and_that_nobody_asks_any_more(world: World) -> None:
+    victim = stopped_by_us(world)
+    detail = {"instances": [victim], "by": "arn:aws:iam::123456789012:user/ops"}
+    asked_at = datetime.now(UTC)
+    world.guard(trigger=Trigger("governor.restore", asked_at, detail=detail))
+    boto3.client("ec2", HOME).create_tags(
+        Resources=[victim], Tags=[{"Key": "governor:criticality", "Value": "critical"}]
+    )
+    world.confirm()
+    (outcome,) = world.answer("explain", victim)["outcomes"]
+    back = outcome["restore"]
+    assert (outcome["status"], back["asked_by"], back["asked_at"], back["tries"]) == ("stopped", None, None, 0)
+    assert back["last_error"] == "not started: tag-not-exact"
+    assert "not asked for any more" in " ".join(world.governor("explain", victim).stdout.split())
+
+
+def test_explain_a_decision_that_started_machines_again_shows_what_became_of_each(world: World) -> None:
+    victim = stopped_by_us(world)
+    world.answer("restore", victim, "--yes", "--no-wait")
+    decision_id = world.answer("explain", victim)["outcomes"][0]["restore"]["decision_id"]
+    answer = world.answer("explain", decision_id)
+    assert [row["instance_id"] for row in answer["decision"]["restores"]] == [victim]
+    assert answer["decision"]["restores"][0]["asked_by"].startswith("arn:aws:")
+    assert answer["outcomes"] == []
+    ((instance_id, status),) = [(row["instance_id"], row["status"]) for row in answer["restore_outcomes"]]
+    assert (instance_id, status) == (victim, "restored")
+    text = world.governor("explain", decision_id).stdout
+    assert f"Starts {victim} again, $3.91/h" in " ".join(text.split())
+    assert "restored" in text.partition("The way back")[2]
+    stop = world.answer("explain", victim)["outcomes"][0]["decision_id"]
+    assert world.answer("explain", stop)["restore_outcomes"] == [], "that decision only stopped it"
 
 
 def test_explain_what_nobody_knows(world: World) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 README = Path(__file__).parents[3] / "cli" / "README.md"
-OPAQUE = frozenset({"facts", "subscribers"})
+OPAQUE = frozenset({"facts", "subscribers", "running_after_seconds", "members_could"})
 """Objects whose keys are data."""
 
 Shape = dict[str, frozenset[str]]

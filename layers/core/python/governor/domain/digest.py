@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -15,8 +15,6 @@ from governor.domain.reasons import words
 from governor.domain.settings import BudgetSettings, Mode, to_text
 
 MAX_LISTED = 20
-REMEMBERED = 3
-"""The last digest of each kind."""
 
 _STILL_STOPPED = (StopStatus.STOPPED, StopStatus.RESTORING, StopStatus.STARTING, StopStatus.GAVE_UP)
 
@@ -24,7 +22,8 @@ _STILL_STOPPED = (StopStatus.STOPPED, StopStatus.RESTORING, StopStatus.STARTING,
 def saved_usd(ledger: Iterable[StopEntry], begin: datetime, end: datetime) -> float:
     """What our stops saved between two moments, USD at list price: hours that each machine was stopped by us.
 
-    A machine that was stopped and never started again counts up to `end`; one that somebody else terminated too.
+    A machine that was stopped, or ended by us, and never started again counts up to `end`; one that somebody else ended
+    counts until then.
     """
     total = 0.0
     for entry in ledger:
@@ -38,12 +37,12 @@ def saved_usd(ledger: Iterable[StopEntry], begin: datetime, end: datetime) -> fl
 
 
 def _stopped_until(entry: StopEntry, end: datetime) -> datetime | None:
-    """When the stop of an entry ended, `end` while it lasts, None where nothing was stopped."""
+    """When the stop of an entry ended, `end` while it lasts, None where none was seen."""
     if entry.status is StopStatus.RESTORED:
         return entry.restored_at or entry.updated_at
-    if entry.status is StopStatus.RESTARTED:
+    if entry.status in (StopStatus.RESTARTED, StopStatus.GONE):
         return entry.updated_at
-    if entry.status in (*_STILL_STOPPED, StopStatus.TERMINATED, StopStatus.GONE):
+    if entry.status in (*_STILL_STOPPED, StopStatus.TERMINATED):
         return end
     return None
 
@@ -58,28 +57,47 @@ def advance_digests(
 ) -> tuple[GuardState, tuple[Message, ...]]:
     """The digests that are due, and the memory that they went out.
 
-    None goes out on the day of the first run, or on the day on which observing began: there is nothing to sum up yet.
+    One is due from its hour on until it went out, also where that hour was missed: at 00:05 the one of 23:00 is sent.
+    None covers the day of the first run alone, or the day on which observing began: there is nothing to sum up yet.
     """
     running = state.running_since or now
-    observes = settings.mode is Mode.OBSERVE
-    state = replace(state, running_since=running, observing_since=(state.observing_since or now) if observes else None)
-    if settings.mode is Mode.OFF or now.hour < snapshot.digest_settings.hour_utc:
+    observing = (state.observing_since or now) if settings.mode is Mode.OBSERVE else None
+    state = replace(state, running_since=running, observing_since=observing)
+    if settings.mode is Mode.OFF:
         return state, ()
     name = snapshot.budget.name
+    day = _last_day(now, snapshot.digest_settings.hour_utc)
+    monday = day - timedelta(days=day.weekday())
+    first = period_start(day)
     due: list[Message] = []
-    if observes and state.observing_since is not None and state.observing_since.date() < now.date():
-        due.append(_daily(snapshot, decision, f"{name}#digest#daily#{now:%Y-%m-%d}"))
-    if running.date() < _monday(now).date():
-        due.append(_weekly(snapshot, settings, decision, ledger, f"{name}#digest#weekly#{now:%G-W%V}", now))
-    if running < period_start(now):
-        due.append(_monthly(snapshot, settings, state, ledger, f"{name}#digest#monthly#{period_of(now)}", now))
-    fresh = tuple(message for message in due if message.key not in state.digests)
-    told = tuple(message.key for message in due) or state.digests
-    return replace(state, digests=told[-REMEMBERED:]), fresh
+    if observing is not None and observing.date() < day.date():
+        due.append(_daily(snapshot, decision, f"{name}#digest#daily#{day:%Y-%m-%d}"))
+    if running.date() < monday.date():
+        due.append(_weekly(snapshot, settings, decision, ledger, f"{name}#digest#weekly#{monday:%G-W%V}", monday))
+    # In the first hours of a month the figure of the month before the last is gone.
+    if running < first and first == period_start(now):
+        due.append(_monthly(snapshot, settings, state, ledger, f"{name}#digest#monthly#{period_of(first)}", first))
+    told = {_kind_and_period(key)[0]: key for key in state.digests}
+    fresh = tuple(message for message in due if _is_later(message.key, told))
+    told.update((_kind_and_period(message.key)[0], message.key) for message in fresh)
+    return replace(state, digests=tuple(told.values())), fresh
 
 
-def _monday(now: datetime) -> datetime:
-    return (now - timedelta(days=now.weekday())).replace(hour=0, minute=0, second=0, microsecond=0)
+def _last_day(now: datetime, hour_utc: int) -> datetime:
+    """Begin of the last day of which `hour_utc` has come."""
+    return (now - timedelta(hours=hour_utc)).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _kind_and_period(key: str) -> tuple[str, str]:
+    """`weekly` and `2026-W48`, say."""
+    _, kind, period = key.rsplit("#", 2)
+    return kind, period
+
+
+def _is_later(key: str, told: Mapping[str, str]) -> bool:
+    """True for a period after the one that was told last, so that another hour brings none again."""
+    kind, period = _kind_and_period(key)
+    return kind not in told or period > _kind_and_period(told[kind])[1]
 
 
 def _figures(decision: Decision) -> list[str]:
@@ -125,9 +143,8 @@ def _weekly(
     decision: Decision,
     ledger: tuple[StopEntry, ...],
     key: str,
-    now: datetime,
+    end: datetime,
 ) -> Message:
-    end = _monday(now)
     begin = end - timedelta(days=7)
     saved = saved_usd(ledger, begin, end)
     lines = [
@@ -147,9 +164,8 @@ def _monthly(
     state: GuardState,
     ledger: tuple[StopEntry, ...],
     key: str,
-    now: datetime,
+    end: datetime,
 ) -> Message:
-    end = period_start(now)
     begin = period_start(end - timedelta(days=1))
     saved = saved_usd(ledger, begin, end)
     spent = state.last_period_actual_usd
@@ -164,8 +180,10 @@ def _monthly(
 
 
 def _account(ledger: tuple[StopEntry, ...], begin: datetime, end: datetime, saved: float) -> list[str]:
-    stopped = [e for e in ledger if e.accepted_at is not None and begin <= e.accepted_at < end]
-    back = [e for e in ledger if e.restored_at is not None and begin <= e.restored_at < end]
+    seen = [e for e in ledger if e.accepted_at is not None and _stopped_until(e, end) is not None]
+    stopped = [e for e in seen if e.accepted_at is not None and begin <= e.accepted_at < end]
+    # A member that only stood in our standby ran all the time.
+    back = [e for e in ledger if e.restored_at is not None and begin <= e.restored_at < end and not e.left_in_standby]
     lines = [
         f"Stopped by the Governor: {count_text(len(stopped))}; started again by it: {count_text(len(back))}.",
         f"Saved by its stops, at list price: {usd_text(saved)}.",
@@ -177,7 +195,7 @@ def _account(ledger: tuple[StopEntry, ...], begin: datetime, end: datetime, save
 
 
 def _still_stopped(snapshot: BudgetSnapshot, ledger: tuple[StopEntry, ...]) -> list[str]:
-    still = [e for e in ledger if e.status in _STILL_STOPPED]
+    still = [e for e in ledger if e.status in _STILL_STOPPED and not e.left_in_standby]
     if not still:
         return ["Nothing is stopped by the Governor now."]
     rate = usd_text(sum(e.usd_per_hour or 0.0 for e in still))
