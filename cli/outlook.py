@@ -58,8 +58,8 @@ def look_ahead(stage: Stage, scope: Scope, now: datetime) -> Outlook:
     from governor.aws.ec2_fleet import Ec2Fleet
     from governor.aws.parameter_store import ControlParameters
     from governor.aws.run_command import RunCommand
-    from governor.shell.budget_guard import GuardDeps, gather, load_state, look_and_decide, moment_of
-    from governor.shell.events import Trigger
+    from governor.shell.budget_guard import GuardDeps, gather, load_state, look_and_decide
+    from governor.shell.events import Trigger, moment_of_run
     from governor.shell.settings import load_snapshot
 
     home = stage.home_region
@@ -87,7 +87,7 @@ def look_ahead(stage: Stage, scope: Scope, now: datetime) -> Outlook:
         checkpoint_documents=scope.checkpoint_documents,
     )
     state = load_state(store)
-    moment = moment_of(Trigger("governor", now), state)
+    moment = moment_of_run(Trigger("governor", now), (state.decided_at, state.trigger) if state else None, lambda: now)
     snapshot, plan = look_and_decide(deps.fleet, gather(deps, settings, state, moment), settings, moment)
     return Outlook(moment, snapshot, settings, plan)
 

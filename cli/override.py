@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,8 +17,9 @@ if TYPE_CHECKING:
     from cli.stage import Stage
 
 DESCRIPTION = (
-    "Overrules the budget guard. Write: budget | project <name> | instance <id>, then until 2026-12-01T06:00Z, "
-    "up to 1500 usd (of the month's spend), or both, then optionally because <why>. Delete the parameter to lift it; "
+    "Overrules the budget guard. Write: budget | project <name> | instance <id> (a name of several words in double "
+    "quotes), then until 2026-12-01T06:00Z, up "
+    "to 1500 usd (of the month's spend), or both, then optionally because <why>. Delete the parameter to lift it; "
     "anything else holds the whole budget."
 )
 _INSTANCE = re.compile(r"^i-[0-9a-f]{8,17}$")
@@ -61,6 +61,7 @@ def override(
     from cli.pause import read_end, read_reason
     from cli.stage import find_stage
     from cli.terminal import current_time
+    from governor.domain.controls import MAX_USD, MIN_USD
 
     now = current_time()
     scope, subject = _read_subject(project, instance)
@@ -79,19 +80,26 @@ def override(
         raise typer.BadParameter(
             "say where it ends: --until TIME, --for 8h or --up-to-usd AMOUNT", param_hint="--until"
         )
-    if up_to_usd is not None and not (math.isfinite(up_to_usd) and 0 < up_to_usd < 1e9):
-        raise typer.BadParameter(f"{up_to_usd} is no amount of US dollars above 0", param_hint="--up-to-usd")
+    if up_to_usd is not None and not MIN_USD <= up_to_usd <= MAX_USD:
+        raise typer.BadParameter(
+            f"{up_to_usd} is no amount of US dollars from {MIN_USD} to {MAX_USD:.2f}", param_hint="--up-to-usd"
+        )
     _write(find_stage(stage), scope, subject, ends, up_to_usd, read_reason(because), now, as_json=as_json)
 
 
 def _read_subject(project: str | None, instance: str | None) -> tuple[str, str]:
+    from governor.domain.controls import is_project_name
+
     if project is not None and instance is not None:
         raise typer.BadParameter("give one of --project and --instance, not both", param_hint="--project")
     if project is not None:
-        name = " ".join(project.split())
-        odd = any(word in f" {name} ".lower() for word in (" until ", " up to ", " because "))
-        if not name or len(name) > MAX_PROJECT_CHARACTERS or odd:
-            raise typer.BadParameter(f"{project!r} cannot be named as a project here", param_hint="--project")
+        name = project.strip()
+        if len(name) > MAX_PROJECT_CHARACTERS or not is_project_name(name):
+            raise typer.BadParameter(
+                f"{project!r} cannot be named as a project here: 1 to {MAX_PROJECT_CHARACTERS} characters, without "
+                "double quotes, control characters and the word because",
+                param_hint="--project",
+            )
         return "project", name
     if instance is not None:
         if not _INSTANCE.match(instance.strip()):
@@ -151,20 +159,17 @@ def _write(
 
 def _effect(stage: Stage, scope: str, subject: str, now: datetime) -> dict[str, Any]:
     """What would be stopped without the override and is not, USD per hour; `unknown` says why it could not be told."""
-    from botocore.exceptions import BotoCoreError, ClientError
-    from pydantic import ValidationError
-
-    from cli.errors import CliError, sentence_of
+    from cli.errors import sentence_of
     from cli.outlook import look_ahead
     from cli.stage import find_scope
     from governor.domain.budget import decide
     from governor.domain.decisions import Verdict
-    from governor.ports import UnreadableError
 
     try:
         outlook = look_ahead(stage, find_scope(stage), now)
-    except (CliError, ClientError, BotoCoreError, UnreadableError, ValidationError) as error:
-        return {"instances": [], "usd_per_hour": None, "unknown": sentence_of(error)}
+    except _unreadable() as error:
+        nothing = dict.fromkeys(("usd_per_hour", "spent_usd", "limit_usd"))
+        return {"instances": [], **nothing, "unknown": sentence_of(error)}
     free = replace(outlook.snapshot, controls=replace(outlook.snapshot.controls, overrides=()))
     verdicts = decide(free, outlook.settings.settings.budget, outlook.now).decision.verdicts
     mine = [
@@ -181,6 +186,17 @@ def _effect(stage: Stage, scope: str, subject: str, now: datetime) -> dict[str, 
         "limit_usd": None if money is None else money.limit_usd,
         "unknown": None,
     }
+
+
+def _unreadable() -> tuple[type[Exception], ...]:
+    """What keeps the fleet or the budget from being read; the override counts all the same."""
+    from botocore.exceptions import BotoCoreError, ClientError
+    from pydantic import ValidationError
+
+    from cli.errors import CliError
+    from governor.ports import UnreadableError
+
+    return (CliError, ClientError, BotoCoreError, UnreadableError, ValidationError)
 
 
 def _show_effect(screen: Any, effect: dict[str, Any]) -> None:
@@ -231,9 +247,13 @@ def _list(stage: Stage, now: datetime, *, as_json: bool) -> None:
     from cli.status import describe_controls
     from cli.terminal import clock, console, print_json, table, text, usd
 
-    rows = describe_controls(read_controls(stage, now), now, None)["overrides"]
+    controls = read_controls(stage, now)
+    spent, unknown = (
+        _spent(stage, now) if any(one.up_to_usd is not None for one in controls.overrides) else (None, None)
+    )
+    rows = describe_controls(controls, now, spent)["overrides"]
     if as_json:
-        print_json({"stage": stage.name, "overrides": rows})
+        print_json({"stage": stage.name, "overrides": rows, "spent_usd": spent, "unknown": unknown})
         return
     screen = console()
     if not rows:
@@ -251,6 +271,23 @@ def _list(stage: Stage, now: datetime, *, as_json: bool) -> None:
             text(row["reason"]),
         )
     screen.print(shown)
+    if unknown is not None:
+        screen.print(
+            f"An amount counts as not reached, for the spend is unknown: {unknown}", style="warn", markup=False
+        )
+
+
+def _spent(stage: Stage, now: datetime) -> tuple[float | None, str | None]:
+    """(The month's spend that an amount is compared with, USD; why it is unknown)."""
+    from cli.errors import sentence_of
+    from cli.outlook import look_ahead
+    from cli.stage import find_scope
+
+    try:
+        spent = look_ahead(stage, find_scope(stage), now).plan.spent_usd
+    except _unreadable() as error:
+        return None, sentence_of(error)
+    return spent, None if spent is not None else "AWS Budgets tells none that can be believed"
 
 
 # --- The native brake -------------------------------------------------------------------------------------------------
@@ -272,10 +309,10 @@ def read_brake(stage: Stage) -> dict[str, Any] | None:
             "Actions"
         ]
     except ClientError as error:
-        return {"action_id": scope.native_brake, "status": None, "outcome": f"unknown ({error})"}
+        return {**_no_brake(scope.native_brake), "outcome": f"unknown ({error})"}
     action = next((one for one in actions if one["ActionId"] == scope.native_brake), None)
     if action is None:
-        return {"action_id": scope.native_brake, "status": None, "outcome": "gone: deploy the stage again to make it"}
+        return {**_no_brake(scope.native_brake), "outcome": "gone: deploy the stage again to make it"}
     threshold = action["ActionThreshold"]
     return {
         "action_id": scope.native_brake,
@@ -283,6 +320,10 @@ def read_brake(stage: Stage) -> dict[str, Any] | None:
         "percent": float(threshold["ActionThresholdValue"]),
         "outcome": f"{action['Status']}, at {threshold['ActionThresholdValue']:g} % of the AWS budget",
     }
+
+
+def _no_brake(action_id: str) -> dict[str, Any]:
+    return {"action_id": action_id, "status": None, "percent": None}
 
 
 def _execute(stage: Stage, brake: dict[str, Any], what: str) -> None:

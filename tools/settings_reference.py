@@ -92,8 +92,8 @@ They lie beside the pause, and are read anew before every batch of changes as we
 | `control/keep/<instance id>` | `until 2026-12-01T06:00Z`, or `on` | this instance is not stopped |
 | `control/override/<any name>` | `<what> until <time>`, `<what> up to <n> usd`, or both | it is not stopped |
 
-`<what>` is `budget`, `project <name>` or `instance <id>`; `up to <n> usd` ends an override when the month's spend has
-reached that amount.
+`<what>` is `budget`, `project <name>` or `instance <id>` (a name of several words in double quotes);
+`up to <n> usd`, 0.01 to 999999999.99, ends an override when the month's spend has reached that amount.
 
 Either may end with ` because <why>`. The tag `governor:keep` of an instance holds the same texts as a keep. What cannot
 be read holds: an odd keep keeps its instance, an odd override holds the whole budget and pages.

@@ -15,15 +15,18 @@ def test_nothing_heavy_is_imported_before_a_verb_runs() -> None:
     assert answer.stdout.strip() == "[]"
 
 
-def test_help_comes_within_half_a_second() -> None:
-    """Measured as processor time: on an idle machine that is the wait, and a busy one does not change it much."""
-    taken = []
+def processor_seconds(*arguments: str) -> float:
+    """What one run of Python takes of the processor: a busy machine does not change it much."""
+    before = os.times()
+    subprocess.run([sys.executable, *arguments], capture_output=True, check=True)
+    after = os.times()
+    return after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def test_help_takes_little_more_than_loading_what_draws_it() -> None:
+    """As a ratio, taken in turns; about 0.45 s in all on a machine on which an empty Python takes 0.02 s."""
+    drawing, asking = [], []
     for _ in range(5):
-        before = os.times()
-        answer = subprocess.run(
-            [sys.executable, "-m", "cli.main", "--help"], capture_output=True, text=True, check=True
-        )
-        after = os.times()
-        taken.append(after.children_user + after.children_system - before.children_user - before.children_system)
-        assert "Usage: governor" in answer.stdout
-    assert min(taken) < 0.5
+        drawing.append(processor_seconds("-c", "import typer.rich_utils"))
+        asking.append(processor_seconds("-m", "cli.main", "--help"))
+    assert min(asking) < 1.6 * min(drawing)

@@ -149,6 +149,18 @@ def test_a_month_end_that_was_missed_by_a_month_is_not_told_with_the_figure_of_a
     assert guard.came("monthly") == [("12-01 07:00", "2026-12")]
 
 
+def test_a_month_of_which_no_figure_was_believed_is_not_told_with_the_one_before() -> None:
+    october = GuardState("2026-10", TURN - 31 * DAY, actual_usd=500.0, running_since=TURN - 60 * DAY)
+    state = october
+    for when in (TURN - 30 * DAY, TURN - DAY, TURN + DAY):
+        plan = decide(a_snapshot(spent=None, state=state), some_settings(), when)
+        state = plan.state
+    (message,) = [m for m in plan.decision.messages if "#monthly#" in m.key]
+    assert "The month 2026-11." in message.body
+    assert "Spend: unknown, AWS Budgets told none that could be believed." in message.body
+    assert "500" not in message.body.replace("1000", "")
+
+
 def test_nothing_is_summed_up_on_the_day_of_the_first_run() -> None:
     first_on_a_monday, first_of_a_month = Guard(OBSERVE), Guard(OBSERVE)
     first_on_a_monday.live(MONDAY, MONDAY + DAY)

@@ -163,7 +163,7 @@ def test_critical_first_starts_the_standard_ones_and_proposes_the_others(rule: s
     assert starting(plan) == ["i-0b"]
     body = proposal(plan).body
     assert "  governor restore i-0a --stage test" in body.splitlines()
-    assert "1 instance are started by the Governor. The others are not started unless you do it" in body
+    assert "1 instance is started by the Governor. The others are not started unless you do it" in body
 
 
 @pytest.mark.parametrize("rule", [NOVEMBER, LOWER_LIMIT])
@@ -222,6 +222,42 @@ def test_nothing_comes_back_by_itself_unarmed_paused_at_the_level_or_without_a_f
     assert told(plan, "restore-proposed") == told(plan, "restore-refused") == []
 
 
+def test_what_does_not_fit_is_passed_over_for_its_equals_and_for_nobody_less_critical() -> None:
+    ledger = (
+        ours("i-0a", rate=9.5),
+        ours("i-0b", rate=3.0),
+        ours("i-0c", rate=0.5, criticality="preemptible"),
+    )
+    plan = decide(snapshot_of(*ledger), ALL, AT)
+    assert starting(plan) == ["i-0b"]
+    assert why_not(plan, "i-0a") == "with it the month would end at 1050.00 USD, above the limit of 1000 USD"
+    assert why_not(plan, "i-0c") == "i-0a is more critical and does not fit under the limit yet"
+
+
+def test_one_without_a_price_holds_up_nobody() -> None:
+    ledger = (ours("i-0a", rate=None), ours("i-0b", criticality="preemptible"))
+    assert starting(decide(snapshot_of(*ledger), ALL, AT)) == ["i-0b"]
+
+
+@pytest.mark.parametrize(
+    ("other", "command"),
+    [
+        (ours("i-0b", StopStatus.GAVE_UP), "i-0a"),
+        (ours("i-0b", rule=TODAY), "i-0a"),
+        (ours("i-0b", StopStatus.RESTORED), "--all"),
+    ],
+)
+def test_the_command_says_all_only_where_that_starts_what_is_proposed_and_no_other(
+    other: StopEntry, command: str
+) -> None:
+    plan = decide(snapshot_of(ours("i-0a"), other), PROPOSE, AT)
+    assert f"  governor restore {command} --stage test" in proposal(plan).body.splitlines()
+    asked = RestoreRequest(ALICE, everything=True)
+    assert starting(decide(snapshot_of(ours("i-0a"), other, request=asked), PROPOSE, AT)) == (
+        ["i-0a"] if command == "--all" else ["i-0a", "i-0b"]
+    )
+
+
 @pytest.mark.parametrize(("limit", "starts"), [(900.0, ["i-0c"]), (899.99, [])])
 def test_it_stops_where_the_upper_forecast_would_pass_the_limit(limit: float, starts: list[str]) -> None:
     # 600 spent, 100 hours left, 2 USD/h on their way back already, and 1 USD/h for this one.
@@ -244,7 +280,7 @@ def test_what_has_no_price_does_not_come_back_by_itself() -> None:
     plan = decide(snapshot_of(ours("i-0a", rate=None)), ALL, AT)
     assert starting(plan) == []
     assert proposal(plan).key.startswith("gpu#2026-12#restore-refused#")
-    assert "an unknown amount of USD" in why_not(plan, "i-0a")
+    assert "what the month would cost with it is unknown" in why_not(plan, "i-0a")
 
 
 def test_it_goes_in_waves_the_most_critical_and_the_dearest_first() -> None:
@@ -611,7 +647,7 @@ def test_it_is_given_up_when_the_hours_since_the_request_are_over(hours: float, 
     after = follow_up(entry, asleep(entry), AT)
     assert after.status is status
     if status is StopStatus.GAVE_UP:
-        assert after.detail == "not back within 48 hours; last: InsufficientInstanceCapacity: no"
+        assert after.detail == "not back within 48 h; last: InsufficientInstanceCapacity: no"
         assert steps_of(after).starts == ()
         assert follow_up(after, asleep(entry), AT + DAY) == after, "it is given up once"
 

@@ -36,6 +36,7 @@ class World:
     store: InMemoryRecords
     commands: FakeCommands = field(default_factory=FakeCommands)
     waits: list[float] = field(default_factory=list)
+    now: datetime = NOW
 
     @property
     def deps(self) -> GuardDeps:
@@ -51,7 +52,7 @@ class World:
             budgets=self.budgets,
             controls=self.controls,
             prices=PRICES,
-            clock=lambda: NOW,
+            clock=lambda: self.now,
             sleep=self.waits.append,
         )
 
@@ -68,6 +69,7 @@ class World:
 
     def tick(self, at: datetime = NOW) -> dict[str, Any]:
         """A scheduled run."""
+        self.now = max(self.now, at)
         return handler({"source": "governor.schedule", "time": at.isoformat()}, None, self.deps)
 
     def mails(self) -> list[Record]:
@@ -253,6 +255,20 @@ def test_an_event_older_than_the_last_run_is_only_a_wake_up(world: World) -> Non
     state = budget_guard.load_state(world.store)
     assert state is not None
     assert state.decided_at > NOW
+
+
+def test_an_event_of_a_clock_that_is_ahead_does_not_make_the_later_ones_old(world: World) -> None:
+    event = {"source": "governor.restore", "id": "1", "time": (NOW + timedelta(hours=3)).isoformat()}
+    for _ in range(2):
+        handler(event, None, world.deps)
+        state = budget_guard.load_state(world.store)
+        assert state is not None
+        assert state.decided_at == NOW, "the moment at which it came, also for a retry"
+        world.now = NOW + timedelta(minutes=1)
+    world.tick(NOW + timedelta(minutes=5))
+    state = budget_guard.load_state(world.store)
+    assert state is not None
+    assert state.decided_at == NOW + timedelta(minutes=5)
 
 
 def test_decisions_are_found_by_instance_by_day_and_put_on_the_bus(world: World) -> None:

@@ -68,9 +68,11 @@ def advance_state(snapshot: BudgetSnapshot, settings: BudgetSettings, meter: Met
         moved = now if actual is not None else None
         return GuardState(period, now, actual, moved, unknown_since=unknown_since, blind_regions=blind)
     if last.period != period:
-        carried = last.actual_usd if last.actual_usd is not None else last.last_period_actual_usd
+        known = last.actual_usd is not None
         last = replace(
-            GuardState(period, now, last_period_actual_usd=carried, new_month=True),
+            GuardState(period, now, new_month=True),
+            last_period_actual_usd=last.actual_usd if known else last.last_period_actual_usd,
+            last_period=last.period if known else last.last_period,
             paused_since=last.paused_since,
             pause_unread_since=last.pause_unread_since,
             unknown_since=last.unknown_since,

@@ -78,6 +78,8 @@ class GuardState:
     actual_usd: float | None = None
     actual_moved_at: datetime | None = None
     last_period_actual_usd: float | None = None
+    last_period: str = ""
+    """The month of which that is the last figure; not always the one before, where the spend was unknown for long."""
     stop_reached_at: datetime | None = None
     """Since when the level has been reached with the guard armed and not paused: grace counts from here."""
     paused_since: datetime | None = None

@@ -5,7 +5,8 @@ Grammar, each optionally followed by ` because <text>`:
 - `pause`: see `governor.domain.pause`.
 - `keep/<instance id>`, and the keep tag of an instance: `on` or `until 2026-12-01T06:00Z`.
 - `override/<any name>`: `budget`, `project <name>` or `instance <id>`, then ` until <time>`, ` up to <n> usd`, or both;
-  `n` is the month's spend at which it ends.
+  `n` is the month's spend at which it ends, 0.01 to 999999999.99. A project of more than one word stands in double
+  quotes, so that no slip of the pen becomes a part of its name.
 
 Unreadable means held: an odd keep keeps its instance, an odd override holds the whole budget, and where nothing can be
 read everything is paused.
@@ -23,13 +24,20 @@ from governor.domain.pause import Pause, parse_pause
 KEEP_PREFIX = "keep/"
 OVERRIDE_PREFIX = "override/"
 
-_KEEP = re.compile(r"^\s*(?:on|until\s+(?P<until>\S+))(?:\s+because\s+(?P<why>.*?))?\s*$", re.IGNORECASE | re.DOTALL)
-_OVERRIDE = re.compile(
-    r"^\s*(?:(?P<budget>budget)|project\s+(?P<project>.+?)|instance\s+(?P<instance>i-[0-9a-f]+))"
-    r"(?:\s+until\s+(?P<until>\S+))?(?:\s+up\s+to\s+(?P<usd>[0-9]{1,9}(?:\.[0-9]{1,2})?)\s+usd)?"
-    r"(?:\s+because\s+(?P<why>.*?))?\s*$",
-    re.IGNORECASE | re.DOTALL,
+MIN_USD, MAX_USD = 0.01, 999_999_999.99
+"""Bounds of the amount up to which an override may go, USD."""
+
+_BECAUSE = re.compile(r"\sbecause\s", re.IGNORECASE)
+_SUBJECT = re.compile(
+    r'(?:budget|project\s+(?:"(?P<quoted>[^"\x00-\x1f]+)"|(?P<project>[^\s"]+))|instance\s+(?P<instance>i-[0-9a-f]+))'
+    r"(?=\s|$)",
+    re.IGNORECASE,
 )
+_END = re.compile(
+    r"(?:\s+until\s+(?P<until>\S+))?(?:\s+up\s+to\s+(?P<usd>[0-9]{1,9}(?:\.[0-9]{1,2})?)\s+usd)?", re.IGNORECASE
+)
+_RESERVED = ("until", "up", "because")
+_PLAIN_PROJECT = re.compile(r'^[^\s"]+$')
 _INSTANCE_ID = re.compile(r"^i-[0-9a-z]+$")
 
 
@@ -108,25 +116,40 @@ def _moment(text: str) -> datetime | None:
         return None
 
 
+def _head_and_reason(text: str) -> tuple[str, str]:
+    """What stands before the first `because`, and what after it."""
+    head, *reason = _BECAUSE.split(text.strip(), maxsplit=1)
+    return head.strip(), "".join(reason).strip()
+
+
 def parse_keep(instance_id: str, text: str) -> Keep:
     """Read a keep. Odd text is an unreadable keep, which holds. Never raises."""
-    match = _KEEP.match(text)
-    until = _moment(match["until"]) if match and match["until"] else None
-    if match is None or (match["until"] and until is None):
+    head, reason = _head_and_reason(text)
+    words = head.lower().split()
+    if words == ["on"]:
+        return Keep(instance_id, None, reason)
+    until = _moment(head.split()[1]) if len(words) == 2 and words[0] == "until" else None
+    if until is None:
         return Keep(instance_id, reason=f"the keep holds {text[:80]!r}", readable=False)
-    return Keep(instance_id, until, (match["why"] or "").strip())
+    return Keep(instance_id, until, reason)
 
 
 def parse_override(source: str, text: str) -> Override:
     """Read an override. Odd text is an unreadable override of the whole budget, which holds. Never raises."""
-    match = _OVERRIDE.match(text)
-    until = _moment(match["until"]) if match and match["until"] else None
-    if match is None or (match["until"] and until is None) or not (match["until"] or match["usd"]):
-        return Override("budget", reason=f"control/{source} holds {text[:80]!r}", source=source, readable=False)
-    scope = "project" if match["project"] else "instance" if match["instance"] else "budget"
-    usd = float(match["usd"]) if match["usd"] else None
-    subject = match["project"] or (match["instance"] or "").lower()
-    return Override(scope, subject, until, usd, (match["why"] or "").strip(), source)
+    odd = Override("budget", reason=f"control/{source} holds {text[:80]!r}", source=source, readable=False)
+    head, reason = _head_and_reason(text)
+    named = _SUBJECT.match(head)
+    end = _END.fullmatch(head, named.end()) if named else None
+    if named is None or end is None or not (end["until"] or end["usd"]):
+        return odd
+    until = _moment(end["until"]) if end["until"] else None
+    usd = float(end["usd"]) if end["usd"] else None
+    project = named["quoted"] or named["project"]
+    reserved = (named["project"] or "").lower() in _RESERVED
+    if (end["until"] and until is None) or (usd is not None and usd < MIN_USD) or reserved:
+        return odd
+    scope = "project" if project else "instance" if named["instance"] else "budget"
+    return Override(scope, project or (named["instance"] or "").lower(), until, usd, reason, source)
 
 
 def parse_controls(texts: Mapping[str, str] | None, now: datetime) -> Controls:
@@ -147,6 +170,12 @@ def _time_words(until: datetime | None) -> str:
     return f" until {until.astimezone(UTC):%Y-%m-%dT%H:%MZ}" if until is not None else ""
 
 
+def is_project_name(name: str) -> bool:
+    """True for a name that an override can be written for: no double quote, no control character, no `because`."""
+    plain = bool(name) and '"' not in name and name.isprintable() and name.strip() == name
+    return plain and _BECAUSE.search(name) is None
+
+
 def format_keep(until: datetime | None, because: str = "") -> str:
     """The text of a keep that `parse_keep` reads back, to the minute."""
     words = _time_words(until).strip() or "on"
@@ -158,11 +187,17 @@ def format_override(
 ) -> str:
     """The text of an override that `parse_override` reads back, to the minute and cent.
 
-    Raises ValueError where neither an end nor an amount is given.
+    Raises ValueError where neither an end nor an amount is given, or one of them or the name cannot be written.
     """
     if until is None and up_to_usd is None:
         raise ValueError("an override needs a time or an amount at which it ends")
-    words = scope if scope == "budget" else f"{scope} {subject}"
+    if up_to_usd is not None and not MIN_USD <= up_to_usd <= MAX_USD:
+        raise ValueError(f"an override goes up to {MIN_USD} to {MAX_USD:.2f} USD")
+    if scope == "project" and not is_project_name(subject):
+        raise ValueError(f"{subject!r} cannot be written as a project")
+    quoted = scope == "project" and (not _PLAIN_PROJECT.match(subject) or subject.lower() in _RESERVED)
+    named = f'"{subject}"' if quoted else subject
+    words = scope if scope == "budget" else f"{scope} {named}"
     words += _time_words(until)
     if up_to_usd is not None:
         words += f" up to {up_to_usd:.2f} usd"

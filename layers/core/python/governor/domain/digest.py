@@ -168,10 +168,13 @@ def _monthly(
 ) -> Message:
     begin = period_start(end - timedelta(days=1))
     saved = saved_usd(ledger, begin, end)
-    spent = state.last_period_actual_usd
+    spent = state.last_period_actual_usd if state.last_period == period_of(begin) else None
+    told = "unknown, AWS Budgets told none that could be believed"
     lines = [
         f"The month {period_of(begin)}.",
-        f"Spend: {usd_text(spent)} as AWS Budgets last reported it; its last hours may still be missing.",
+        f"Spend: {told}."
+        if spent is None
+        else f"Spend: {usd_text(spent)} as AWS Budgets last reported it; its last hours may still be missing.",
         f"Limit now: {usd_text(settings.limit_usd)}.",
         *_account(ledger, begin, end, saved),
         *_still_stopped(snapshot, ledger),

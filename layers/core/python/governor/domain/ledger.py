@@ -264,7 +264,7 @@ def _give_up_late(entry: StopEntry, now: datetime, give_up_after: timedelta) -> 
         return entry
     hours = int(give_up_after.total_seconds() // 3600)
     last = entry.detail or "it was not tried, since the guard was paused, switched off, or others came first"
-    return _moved(entry, StopStatus.GAVE_UP, f"not back within {hours} hours; last: {last}", now)
+    return _moved(entry, StopStatus.GAVE_UP, f"not back within {hours} h; last: {last}", now)
 
 
 def start_failed(entry: StopEntry, why: str, now: datetime) -> StopEntry:

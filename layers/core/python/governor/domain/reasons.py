@@ -34,7 +34,6 @@ class ReasonCode(StrEnum):
     OUT_OF_SCOPE_FAMILY = "family-out-of-scope"
     KIND_NOT_HANDLED = "kind-not-handled"
     NOT_RUNNING = "not-running"
-    STARTED_AFTER_OUR_STOP = "started-after-our-stop"
     JUST_LAUNCHED = "just-launched"
     OVER_MAX_STOP_PERCENT = "over-max-stop-percent"
     NEXT_RUN = "next-run"
@@ -76,7 +75,6 @@ class ReasonCode(StrEnum):
     CHECKPOINT_PLANNED = "checkpoint-planned"
     CHECKPOINT_NO_GRACE = "checkpoint-no-grace"
     TERMINATES = "terminates"
-    NOT_ALL_SAVED = "not-all-saved"
     # the way back
     RESTORABLE = "restorable"
     NOT_STOPPED_BY_US = "not-stopped-by-us"
@@ -84,9 +82,8 @@ class ReasonCode(StrEnum):
     OTHER_REASON_LEFT = "other-reason-left"
     RESTORED_THIS_PERIOD = "restored-this-period"
     PAST_LIMIT = "past-limit"
-    RESTORE_LATER = "restore-later"
-    RESTORE_PROPOSED = "restore-proposed"
-    STOP_LEVEL_STANDS = "stop-level-stands"
+    RESTORE_COST_UNKNOWN = "restore-cost-unknown"
+    BEHIND_MORE_CRITICAL = "behind-more-critical"
     ALREADY_RUNNING = "already-running"
     NOT_YET_STOPPED = "not-yet-stopped"
     RESTORE_UNDERWAY = "restore-underway"
@@ -143,7 +140,6 @@ _WORDS: dict[ReasonCode, str] = {
     ReasonCode.OUT_OF_SCOPE_FAMILY: "family {family} is not in budget/stop-families",
     ReasonCode.KIND_NOT_HANDLED: "{kind}{owner}: not yet handled by this version, left alone",
     ReasonCode.NOT_RUNNING: "is {state}, not running",
-    ReasonCode.STARTED_AFTER_OUR_STOP: "was started by a person after our stop; left alone",
     ReasonCode.JUST_LAUNCHED: "launched after the level was reached; stops at {due}",
     ReasonCode.OVER_MAX_STOP_PERCENT: (
         "budget/max-stop-percent allows {allowed} of {base} instances; the rest needs a person"
@@ -192,16 +188,14 @@ _WORDS: dict[ReasonCode, str] = {
     ReasonCode.CHECKPOINT_PLANNED: "its checkpoint {document} runs before the stop",
     ReasonCode.CHECKPOINT_NO_GRACE: "its checkpoint {document} is not run, because budget/grace-minutes is 0",
     ReasonCode.TERMINATES: "it is terminated, which cannot be undone: {why}",
-    ReasonCode.NOT_ALL_SAVED: "{why}",
     ReasonCode.RESTORABLE: "stopped by the Governor at {stopped} and unchanged since",
     ReasonCode.NOT_STOPPED_BY_US: "was not stopped by the Governor, or something else became of it since ({status})",
     ReasonCode.WAS_TERMINATED: "was terminated by the Governor, not stopped; it cannot come back",
     ReasonCode.OTHER_REASON_LEFT: "is also stopped for another reason ({reasons})",
     ReasonCode.RESTORED_THIS_PERIOD: "was started again once this month already; a person may do it again",
     ReasonCode.PAST_LIMIT: "with it the month would end at {usd} USD, above the limit of {limit} USD",
-    ReasonCode.RESTORE_LATER: "more than restore/max-starts-per-run; follows in the next run",
-    ReasonCode.RESTORE_PROPOSED: "can be started again with one command (budget/restore-at-period)",
-    ReasonCode.STOP_LEVEL_STANDS: "the stop level still stands",
+    ReasonCode.RESTORE_COST_UNKNOWN: "what the month would cost with it is unknown (limit {limit} USD)",
+    ReasonCode.BEHIND_MORE_CRITICAL: "{instance_id} is more critical and does not fit under the limit yet",
     ReasonCode.ALREADY_RUNNING: "runs already",
     ReasonCode.NOT_YET_STOPPED: "is still {state}",
     ReasonCode.RESTORE_UNDERWAY: "is being started already",

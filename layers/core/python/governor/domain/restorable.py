@@ -130,11 +130,16 @@ def withdrawn(entry: StopEntry, why: str, now: datetime) -> StopEntry:
     )
 
 
+def rank_of_return(entry: StopEntry) -> int:
+    """0 for what comes back first, 1 for preemptible ones."""
+    return 1 if entry.criticality == Criticality.PREEMPTIBLE.value else 0
+
+
 def order_of_return(entry: StopEntry) -> tuple[int, bool, float, str, str]:
     """Most critical first, then what may soon not come back, then the dearest (what people miss most), then by id."""
     family = entry.instance_type.partition(".")[0]
     return (
-        1 if entry.criticality == Criticality.PREEMPTIBLE.value else 0,
+        rank_of_return(entry),
         family not in SCARCE_FAMILIES,
         -(entry.usd_per_hour or 0.0),
         entry.region,

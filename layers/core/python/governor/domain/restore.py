@@ -20,6 +20,7 @@ from governor.domain.restorable import (
     is_ours_stopped,
     objection_to_restore,
     order_of_return,
+    rank_of_return,
     restorable_entries,
     withdrawn,
 )
@@ -203,7 +204,7 @@ def _by_policy(view: _View) -> RestorePlan:
     room = view.snapshot.restore_settings.max_starts_per_run - len(_returning(view.ledger))
     starting = [(e, _asked_by(e, view.now)) for e in by_itself[: max(0, room)]]
     plan = _start(view, [*((e, BY_STANDBY) for e in standing), *starting], tuple(verdicts))
-    return replace(plan, messages=(*plan.messages, *_tell_rest(view, proposed, verdicts, by_itself, entries)))
+    return replace(plan, messages=(*plan.messages, *_tell_rest(view, proposed, verdicts, by_itself)))
 
 
 def _spared_in_standby(view: _View) -> list[StopEntry]:
@@ -222,17 +223,26 @@ def _spared_in_standby(view: _View) -> list[StopEntry]:
 
 
 def _judge(view: _View, due: Sequence[StopEntry]) -> tuple[list[StopEntry], list[RestoreVerdict]]:
-    """(Those that fit under the limit one after the other, a verdict for each)."""
+    """(Those that fit under the limit one after the other, a verdict for each).
+
+    What does not fit is passed over for others as critical as it is, and for none that is less so: a preemptible one
+    would use up the money that a standard one waits for.
+    """
     again = _restored_in(view.ledger, period_of(view.now))
     rate = sum(e.usd_per_hour or 0.0 for e in _returning(view.ledger))
     fitting: list[StopEntry] = []
     verdicts: list[RestoreVerdict] = []
+    ahead: StopEntry | None = None
     for entry in due:
         reason = view.objection(entry)
         if reason is None and entry.instance_id in again:
             reason = because(ReasonCode.RESTORED_THIS_PERIOD)
+        if reason is None and ahead is not None and rank_of_return(entry) > rank_of_return(ahead):
+            reason = because(ReasonCode.BEHIND_MORE_CRITICAL, instance_id=ahead.instance_id)
         if reason is None:
             reason = _past_limit(view, entry, rate)
+            if reason is not None and reason.code is ReasonCode.PAST_LIMIT:
+                ahead = ahead or entry
         verdicts.append(_verdict(entry, reason))
         if reason is None:
             fitting.append(entry)
@@ -248,7 +258,7 @@ def _past_limit(view: _View, entry: StopEntry, rate: float) -> Reason | None:
     """
     forecast, limit = view.money.forecast_high_usd, view.settings.limit_usd
     if forecast is None or entry.usd_per_hour is None:
-        return because(ReasonCode.PAST_LIMIT, usd="an unknown amount of", limit=to_text(limit))
+        return because(ReasonCode.RESTORE_COST_UNKNOWN, limit=to_text(limit))
     end = forecast + (rate + entry.usd_per_hour) * hours_left(view.now)
     return None if end <= limit else because(ReasonCode.PAST_LIMIT, usd=f"{end:.2f}", limit=to_text(limit))
 
@@ -268,13 +278,13 @@ def _tell_rest(
     proposed: Sequence[StopEntry],
     verdicts: Sequence[RestoreVerdict],
     by_itself: Sequence[StopEntry],
-    entries: Sequence[StopEntry],
 ) -> tuple[Message, ...]:
     """One message a month and limit about what does not come back by itself: one command for what fits, why not."""
     refused = tuple(v for v in verdicts if not v.restorable)
     if not proposed and all(v.reason.code in PASSING for v in refused):
         return ()
     settings = view.settings
+    startable = {e.instance_id for e in restorable_entries(view.ledger) if view.objection(e) is None}
     fact = "restore-proposed" if proposed else "restore-refused"
     told = propose_restore(
         view.scene,
@@ -284,7 +294,8 @@ def _tell_rest(
             (f"{v.instance_id} {v.name}".strip(), v.instance_type, v.region, v.reason, v.usd_per_hour) for v in refused
         ),
         by_itself=len(by_itself),
-        everything=len(proposed) == sum(is_ours_stopped(e) for e in entries),
+        # `--all` is offered only where it starts these and no others.
+        everything=startable == {e.instance_id for e in proposed},
     )
     return (told,)
 
@@ -323,7 +334,7 @@ def _start(view: _View, chosen: Sequence[tuple[StopEntry, str]], verdicts: tuple
             restore_asked_by=asked_by,
             restore_decision_id=view.decision_id,
             start_tries=0,
-            next_start_at=view.now,
+            next_start_at=None,
             start_accepted_at=None,
             updated_at=view.now,
         )

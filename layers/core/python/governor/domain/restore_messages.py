@@ -82,7 +82,10 @@ def propose_restore(
         ]
         lines += _more(len(refused))
         lines += ["A person may start one all the same:", f"  governor restore INSTANCE --stage {stage}"]
-    others = f"{count_text(by_itself)} are started by the Governor. The others are not" if by_itself else "Nothing is"
+    verb = "is" if by_itself == 1 else "are"
+    others = (
+        f"{count_text(by_itself)} {verb} started by the Governor. The others are not" if by_itself else "Nothing is"
+    )
     lines += [
         "",
         f"{others} started unless you do it. budget/restore-at-period decides what the Governor may start: "
@@ -120,7 +123,11 @@ def restoring(scene: RestoreScene, decision_id: str, entries: tuple[StopEntry, .
         *_more(len(entries)),
         "",
         "Their local NVMe disks are empty. One that finds no capacity is tried again, up to restore/give-up-hours.",
-        *([f"{count_text(len(lowered))} were taken out of a group, which launches another one."] if lowered else []),
+        *(
+            ["Taken out of a group, which launches others in place: " + count_text(len(lowered)) + "."]
+            if lowered
+            else []
+        ),
         "",
         f"Why: governor explain '{decision_id}' --stage {stage}",
         "Hold everything: set the pause parameter to 'on': "

@@ -40,7 +40,7 @@ from governor.ports import (
     Write,
 )
 from governor.shell import records
-from governor.shell.events import Trigger
+from governor.shell.events import Trigger, moment_of_run
 from governor.shell.runs import commit_all, find_unsent, take_lease
 from governor.shell.settings import SettingsSnapshot, load_snapshot
 from governor.shell.stops import StopDeps, apply_stops
@@ -93,19 +93,6 @@ class RunReport:
     refused: tuple[Mapping[str, str], ...] = ()
     pause_unreadable: bool = False
     odd_notices: int = 0
-
-
-def moment_of(trigger: Trigger, state: GuardState | None) -> datetime:
-    """The `now` of a run: the event's moment.
-
-    A retry of the event of the last run has the moment of that run, so that it ends in the same records. Any other
-    event that is not newer than the last run only wakes, just after that run.
-    """
-    if state is None or trigger.at > state.decided_at:
-        return trigger.at
-    if trigger.name == state.trigger:
-        return state.decided_at
-    return state.decided_at + timedelta(microseconds=1)
 
 
 def load_state(store: RecordStore) -> GuardState | None:
@@ -234,7 +221,7 @@ def run(deps: GuardDeps, trigger: Trigger) -> RunReport:
     """One whole run. Raises LeaseHeldError or ConflictError when another run is at work: the event is to be retried."""
     lease = take_lease(deps.store, trigger.name, lambda: max(deps.clock(), trigger.at), deps.sleep)
     state = load_state(deps.store)
-    now = moment_of(trigger, state)
+    now = moment_of_run(trigger, (state.decided_at, state.trigger) if state else None, deps.clock)
     odd = _odd_notices(deps, trigger, now)
     settings = load_snapshot(deps.store)
     if settings is None:

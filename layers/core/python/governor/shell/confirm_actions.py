@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
@@ -42,7 +42,7 @@ from governor.ports import (
 )
 from governor.shell import records
 from governor.shell.budget_guard import load_ledger
-from governor.shell.events import Trigger
+from governor.shell.events import Trigger, moment_of_run
 from governor.shell.runs import commit_all, find_unsent, take_lease
 from governor.shell.settings import load_snapshot
 
@@ -146,17 +146,10 @@ def load_run(store: RecordStore) -> tuple[datetime, str] | None:
     return state.decided_at, state.trigger
 
 
-def _moment_of(trigger: Trigger, last: tuple[datetime, str] | None) -> datetime:
-    """The event's moment; a retry of the last event has that run's, an older event comes just after the last run."""
-    if last is None or trigger.at > last[0]:
-        return trigger.at
-    return last[0] if trigger.name == last[1] else last[0] + timedelta(microseconds=1)
-
-
 def run(deps: ConfirmDeps, trigger: Trigger) -> ConfirmReport:
     """One whole run. Raises LeaseHeldError or ConflictError when another run is at work: the event is to be retried."""
     lease = take_lease(deps.store, trigger.name, lambda: max(deps.clock(), trigger.at), deps.sleep)
-    now = _moment_of(trigger, load_run(deps.store))
+    now = moment_of_run(trigger, load_run(deps.store), deps.clock)
     account = _Account()
     ledger, others = load_ledger(deps.store)
     holds = _load_holds(deps.store)
