@@ -87,7 +87,7 @@ def look_ahead(stage: Stage, scope: Scope, now: datetime) -> Outlook:
         checkpoint_documents=scope.checkpoint_documents,
     )
     state = load_state(store)
-    moment = moment_of_run(Trigger("governor", now), (state.decided_at, state.trigger) if state else None, lambda: now)
+    moment = moment_of_run(Trigger("governor", now), (state.decided_at, state.trigger) if state else None)
     snapshot, plan = look_and_decide(deps.fleet, gather(deps, settings, state, moment), settings, moment)
     return Outlook(moment, snapshot, settings, plan)
 

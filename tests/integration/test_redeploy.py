@@ -153,6 +153,7 @@ def test_the_life_of_a_stage(account: Account, tmp_path: Path) -> None:
     assert stacks_of(aws) == {}
     assert look(aws) == account.before
 
+    aws.set_clock(datetime.now(UTC) + timedelta(minutes=1))  # the CLI waits for events later than its own start
     deploy(aws, FORCED, on_line=print)
     assert {name: value for name, (value, _) in tree(aws).items()} == {n: value for n, (value, _) in seeded.items()}
     aws.client("ssm").put_parameter(Name=f"{TREE}/budget/stop-percent", Value="92", Overwrite=True)

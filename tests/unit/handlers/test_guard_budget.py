@@ -36,7 +36,6 @@ class World:
     store: InMemoryRecords
     commands: FakeCommands = field(default_factory=FakeCommands)
     waits: list[float] = field(default_factory=list)
-    now: datetime = NOW
 
     @property
     def deps(self) -> GuardDeps:
@@ -52,7 +51,7 @@ class World:
             budgets=self.budgets,
             controls=self.controls,
             prices=PRICES,
-            clock=lambda: self.now,
+            clock=lambda: NOW,
             sleep=self.waits.append,
         )
 
@@ -69,7 +68,6 @@ class World:
 
     def tick(self, at: datetime = NOW) -> dict[str, Any]:
         """A scheduled run."""
-        self.now = max(self.now, at)
         return handler({"source": "governor.schedule", "time": at.isoformat()}, None, self.deps)
 
     def mails(self) -> list[Record]:
@@ -257,14 +255,18 @@ def test_an_event_older_than_the_last_run_is_only_a_wake_up(world: World) -> Non
     assert state.decided_at > NOW
 
 
-def test_an_event_of_a_clock_that_is_ahead_does_not_make_the_later_ones_old(world: World) -> None:
-    event = {"source": "governor.restore", "id": "1", "time": (NOW + timedelta(hours=3)).isoformat()}
-    for _ in range(2):
-        handler(event, None, world.deps)
+def test_an_event_of_a_clock_that_is_ahead_makes_the_others_older_for_no_longer(world: World) -> None:
+    ahead = NOW + timedelta(minutes=4)
+    event = {"source": "governor.restore", "id": "1", "time": ahead.isoformat()}
+    older = {"source": "governor.schedule", "time": (NOW + timedelta(minutes=2)).isoformat()}
+    moments = []
+    for sent in (event, event, older):
+        handler(sent, None, world.deps)
         state = budget_guard.load_state(world.store)
         assert state is not None
-        assert state.decided_at == NOW, "the moment at which it came, also for a retry"
-        world.now = NOW + timedelta(minutes=1)
+        moments.append(state.decided_at)
+    assert moments[:2] == [ahead, ahead], "a retry has the moment of the first try"
+    assert ahead < moments[2] < ahead + timedelta(seconds=1)
     world.tick(NOW + timedelta(minutes=5))
     state = budget_guard.load_state(world.store)
     assert state is not None

@@ -221,7 +221,7 @@ def run(deps: GuardDeps, trigger: Trigger) -> RunReport:
     """One whole run. Raises LeaseHeldError or ConflictError when another run is at work: the event is to be retried."""
     lease = take_lease(deps.store, trigger.name, lambda: max(deps.clock(), trigger.at), deps.sleep)
     state = load_state(deps.store)
-    now = moment_of_run(trigger, (state.decided_at, state.trigger) if state else None, deps.clock)
+    now = moment_of_run(trigger, (state.decided_at, state.trigger) if state else None)
     odd = _odd_notices(deps, trigger, now)
     settings = load_snapshot(deps.store)
     if settings is None:

@@ -149,7 +149,7 @@ def load_run(store: RecordStore) -> tuple[datetime, str] | None:
 def run(deps: ConfirmDeps, trigger: Trigger) -> ConfirmReport:
     """One whole run. Raises LeaseHeldError or ConflictError when another run is at work: the event is to be retried."""
     lease = take_lease(deps.store, trigger.name, lambda: max(deps.clock(), trigger.at), deps.sleep)
-    now = moment_of_run(trigger, load_run(deps.store), deps.clock)
+    now = moment_of_run(trigger, load_run(deps.store))
     account = _Account()
     ledger, others = load_ledger(deps.store)
     holds = _load_holds(deps.store)

@@ -81,14 +81,13 @@ def read_trigger(event: Any, clock: Callable[[], datetime]) -> Trigger:
     return Trigger(seen.source or "unknown", at, detail_type=seen.detail_type, event_id=seen.id, detail=seen.detail)
 
 
-def moment_of_run(trigger: Trigger, last: tuple[datetime, str] | None, clock: Callable[[], datetime]) -> datetime:
-    """The `now` of a run: the event's moment, but never one that is still to come.
+def moment_of_run(trigger: Trigger, last: tuple[datetime, str] | None) -> datetime:
+    """The `now` of a run: the event's moment.
 
     `last` is when the function last ran, and the trigger's name. A retry of that event has the moment of that run, so
-    that it ends in the same records. Any other event that is not newer only wakes, just after that run. An event from
-    a machine whose clock is ahead has the moment of `clock()`, or all others would be old for as long as it is ahead.
+    that it ends in the same records. Any other event that is not newer only wakes, just after that run. An event of a
+    machine whose clock is ahead, of which AWS accepts five minutes, makes the others older for no longer than that.
     """
     if last is not None and trigger.name == last[1]:
         return last[0]
-    at = min(trigger.at, clock())
-    return at if last is None or at > last[0] else last[0] + timedelta(microseconds=1)
+    return trigger.at if last is None or trigger.at > last[0] else last[0] + timedelta(microseconds=1)
