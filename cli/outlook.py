@@ -121,6 +121,7 @@ def held_by_pause(stage: Stage, now: datetime) -> HeldBack:
 
     from cli.stage import find_scope
     from governor.domain.budget import decide
+    from governor.domain.budget_victims import OUT_OF_REACH_FOR_NOW
     from governor.domain.decisions import Verdict
     from governor.domain.pause import Pause
     from governor.domain.settings import Mode
@@ -135,4 +136,5 @@ def held_by_pause(stage: Stage, now: datetime) -> HeldBack:
     decision = decide(free, outlook.settings.settings.budget, outlook.now).decision
     # Not the stops of this moment: after a pause each begins with a notice and its grace.
     armed = decision.level == "stop" and decision.mode is Mode.ENFORCE
-    return HeldBack(decision.level, tuple(v for v in decision.verdicts if armed and v.verdict is Verdict.STOP))
+    due = [v for v in decision.verdicts if v.verdict is Verdict.STOP or v.reason.code in OUT_OF_REACH_FOR_NOW]
+    return HeldBack(decision.level, tuple(due) if armed else ())

@@ -163,6 +163,7 @@ def _effect(stage: Stage, scope: str, subject: str, now: datetime) -> dict[str, 
     from cli.outlook import look_ahead
     from cli.stage import find_scope
     from governor.domain.budget import decide
+    from governor.domain.budget_victims import OUT_OF_REACH_FOR_NOW
     from governor.domain.decisions import Verdict
 
     try:
@@ -175,7 +176,7 @@ def _effect(stage: Stage, scope: str, subject: str, now: datetime) -> dict[str, 
     mine = [
         v
         for v in verdicts
-        if v.verdict is Verdict.STOP
+        if (v.verdict is Verdict.STOP or v.reason.code in OUT_OF_REACH_FOR_NOW)
         and (scope == "budget" or (scope == "project" and v.project == subject) or v.instance_id == subject)
     ]
     money = outlook.decision.money

@@ -105,7 +105,9 @@ def test_an_edit_that_stops_is_held_and_paged_where_confirm_minutes_say_so(world
     assert world.stopped() == frozenset()
     assert any(mail.to == "page@example.com" and "was edited" in mail.body for mail in world.mails())
     world.advance(15)
-    assert world.stopped() == {"big-preemptible", "small-preemptible", "group-member"}, "the first wave"
+    first = world.stopped()
+    assert len(first) == 3, "the first wave"
+    assert first - {"big-preemptible", "small-preemptible"} in ({"group-member"}, {"small-standard"}), "by regret"
     world.advance(15)
     assert world.stopped() == RIGHT_ONES
 

@@ -128,7 +128,8 @@ def tell(world: Deployed, settings: dict[str, str], *, locked: str = "") -> Stor
     mails_before = len(world.mails())
     answer = world.governor(*shlex.split(story.command)[1:], "--yes", *(["--no-wait"] if locked else []))
     story.restored, story.exit_code = answer.output, answer.exit_code
-    world.advance(11)
+    # A refused start is tried again after 5 minutes, by the next run, which comes every 5 minutes.
+    world.advance(21 if locked else 11)
     story.look(world)
     story.told_after = "\n".join(mail.body for mail in world.mails()[mails_before:])
     world.advance(60)
