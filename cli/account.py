@@ -30,6 +30,21 @@ def home_region() -> str:
     return region
 
 
+GUARD_SECONDS = 330
+"""guard_budget may take 300 s, and waits half a minute for another run."""
+
+
+def patient_lambda(region: str) -> Any:
+    """A Lambda client that waits for the answer of the longest function, and never asks twice."""
+    import boto3
+    from botocore.config import Config
+
+    from governor.aws.clients import CONFIG
+
+    patient = Config(read_timeout=GUARD_SECONDS, retries={"total_max_attempts": 1}, tcp_keepalive=True)
+    return boto3.client("lambda", region_name=region, config=CONFIG.merge(patient))
+
+
 def aws(service: str, region: str | None = None) -> Any:
     """A client of a service in a Region (default: the one to work in). Create clients in the main thread only."""
     from governor.aws.clients import client

@@ -42,14 +42,17 @@ def adopt(
     - `governor adopt training --pool research`
     - `governor adopt batch --pool nightly --criticality preemptible --suspend --region us-east-1`
     """
+    from cli.errors import CliError
     from cli.group_adoption import Adoption, find_group, present_of, refuse_what_cannot, wanted_of
-    from cli.places import AwsPlaces, caller_arn
+    from cli.places import caller_arn
     from cli.reach import Reader
     from cli.stage import find_scope, find_stage
+    from cli.taking import take_as_shown
     from cli.terminal import ask, count, current_time
     from governor.domain.taken import adopt_why, changes_of
-    from governor.shell.taken import take
 
+    if not group.strip():
+        raise typer.BadParameter("name the Auto Scaling group", param_hint="GROUP")
     wish = Adoption(_read_pool(pool), criticality, suspend)
     found = find_stage(stage)
     scope = find_scope(found)
@@ -58,14 +61,22 @@ def adopt(
     view = find_group(scope, group, region)
     refuse_what_cannot(view, reader, wish)
     wanted = wanted_of(view, scope.keys, found.name, wish)
-    changes = changes_of(wanted, present_of(view, wanted))
+    present = present_of(view, wanted)
+    changes = changes_of(wanted, present)
     before, after = _reach(scope, reader, view, wish)
     if not as_json:
         _show(view, changes, before, after)
     if changes:
         ask(f"Make {count(len(changes), 'change')} to {view.name}?", yes=yes)
+        # Whoever agreed has seen this group; it may have a critical member, or scale itself, by now.
+        again = find_group(scope, view.name, view.region)
+        refuse_what_cannot(again, reader, wish)
+        if sorted(again.members) != sorted(view.members):
+            raise CliError(
+                f"The members of {view.name} changed while the question stood, so nothing was changed; run it again."
+            )
         by = caller_arn(found.home_region)
-        take(found.store(), AwsPlaces(), wanted, now=now, by=by, why=adopt_why(view.region, view.name))
+        take_as_shown(found, wanted, present, now=now, by=by, why=adopt_why(view.region, view.name))
     _end(found, scope, view, wish, changes, before, after, as_json=as_json)
 
 

@@ -50,7 +50,7 @@ def override(
 ) -> None:
     """Let the work go on although the stop level is reached: until a time, up to an amount, or both.
 
-    Without --project and --instance it holds for the whole budget. A native brake of the stage is released with it.
+    Without --project and --instance it holds for the whole budget. A native brake that was pulled is released with it.
 
     **Examples:**
 
@@ -137,7 +137,9 @@ def _write(
     text = format_override(scope, subject, until=ends, up_to_usd=up_to_usd, because=reason)
     before = write_control(stage, parameter, text, DESCRIPTION)
     brake = _release_brake(stage) if scope == "budget" else None
-    effect = _effect(stage, scope, subject, now)
+    effect = _effect(stage, scope, subject, up_to_usd, now)
+    failed = brake is not None and brake["status"] is None
+    over = effect["spent_usd"] is not None and up_to_usd is not None and effect["spent_usd"] >= up_to_usd
     if as_json:
         print_json(
             {
@@ -149,15 +151,37 @@ def _write(
                 "held": effect,
             }
         )
-        return
-    screen = console()
-    show_change(screen, stage.parameter(parameter), before, text)
-    _show_effect(screen, effect)
+    else:
+        screen = console()
+        show_change(screen, stage.parameter(parameter), before, text)
+        if over:
+            _show_over(screen, effect, up_to_usd or 0.0)
+        else:
+            _show_effect(screen, effect)
+        _show_brake(screen, brake)
+    if failed or over:
+        raise typer.Exit(1)
+
+
+def _show_over(screen: Any, effect: dict[str, Any], up_to_usd: float) -> None:
+    from cli.terminal import usd
+
+    spent = effect["spent_usd"]
+    screen.print(
+        f"It holds nothing: {usd(spent)} are spent this month already, and it ends at {usd(up_to_usd)}. The amount is "
+        f"the month's spend at which it ends: for {usd(up_to_usd)} more write --up-to-usd {spent + up_to_usd:.2f}.",
+        style="bad",
+        markup=False,
+    )
+
+
+def _show_brake(screen: Any, brake: dict[str, Any] | None) -> None:
     if brake is not None:
-        screen.print(f"Native brake {brake['action_id']}: {brake['outcome']}.", style="warn", markup=False)
+        style = "bad" if brake["status"] is None else "warn"
+        screen.print(f"Native brake {brake['action_id']}: {brake['outcome']}.", style=style, markup=False)
 
 
-def _effect(stage: Stage, scope: str, subject: str, now: datetime) -> dict[str, Any]:
+def _effect(stage: Stage, scope: str, subject: str, up_to_usd: float | None, now: datetime) -> dict[str, Any]:
     """What would be stopped without the override and is not, USD per hour; `unknown` says why it could not be told."""
     from cli.errors import sentence_of
     from cli.outlook import look_ahead
@@ -179,11 +203,13 @@ def _effect(stage: Stage, scope: str, subject: str, now: datetime) -> dict[str, 
         if (v.verdict is Verdict.STOP or v.reason.code in OUT_OF_REACH_FOR_NOW)
         and (scope == "budget" or (scope == "project" and v.project == subject) or v.instance_id == subject)
     ]
-    money = outlook.decision.money
+    money, spent = outlook.decision.money, outlook.plan.spent_usd
+    if up_to_usd is not None and spent is not None and spent >= up_to_usd:
+        mine = []
     return {
         "instances": [v.instance_id for v in mine],
         "usd_per_hour": sum(v.usd_per_hour or 0.0 for v in mine),
-        "spent_usd": outlook.plan.spent_usd,
+        "spent_usd": spent,
         "limit_usd": None if money is None else money.limit_usd,
         "unknown": None,
     }
@@ -232,6 +258,8 @@ def _lift(stage: Stage, scope: str, subject: str, *, as_json: bool) -> None:
                 "native_brake": brake,
             }
         )
+        if brake is not None and brake["status"] is None:
+            raise typer.Exit(1)
         return
     screen = console()
     show_change(screen, stage.parameter(parameter), before, None)
@@ -239,8 +267,9 @@ def _lift(stage: Stage, scope: str, subject: str, *, as_json: bool) -> None:
         screen.print("There was no such override (governor override --list shows them).", markup=False)
     else:
         screen.print("At the stop level the next run gives notice and stops after budget/grace-minutes.", markup=False)
-    if brake is not None:
-        screen.print(f"Native brake {brake['action_id']}: {brake['outcome']}.", style="warn", markup=False)
+    _show_brake(screen, brake)
+    if brake is not None and brake["status"] is None:
+        raise typer.Exit(1)
 
 
 def _list(stage: Stage, now: datetime, *, as_json: bool) -> None:
@@ -260,7 +289,7 @@ def _list(stage: Stage, now: datetime, *, as_json: bool) -> None:
     if not rows:
         screen.print(f"Stage {stage.name} has no override.", markup=False)
         return
-    shown = table("scope", "until", "up to", "by now", "why", right=["up to"])
+    shown = table("scope", "until", "up to", "by now", "why", right=["up to"], wrap=["scope", "why"])
     for row in rows:
         holds = "holds" if row["in_force"] else "over"
         amount = usd(row["up_to_usd"]) if row["up_to_usd"] is not None else ""
@@ -299,9 +328,13 @@ def read_brake(stage: Stage) -> dict[str, Any] | None:
     from botocore.exceptions import ClientError
 
     from cli.account import aws
+    from cli.errors import CliError, sentence_of
     from cli.stage import find_scope
 
-    scope = find_scope(stage)
+    try:
+        scope = find_scope(stage)
+    except (CliError, ClientError) as error:
+        return {**_no_brake(None), "outcome": f"whether there is one is unknown: {sentence_of(error)}"}
     if not scope.native_brake:
         return None
     pages = aws("budgets", stage.home_region).get_paginator("describe_budget_actions_for_budget")
@@ -310,7 +343,7 @@ def read_brake(stage: Stage) -> dict[str, Any] | None:
             "Actions"
         ]
     except ClientError as error:
-        return {**_no_brake(scope.native_brake), "outcome": f"unknown ({error})"}
+        return {**_no_brake(scope.native_brake), "outcome": f"its state is unknown: {sentence_of(error)}"}
     action = next((one for one in actions if one["ActionId"] == scope.native_brake), None)
     if action is None:
         return {**_no_brake(scope.native_brake), "outcome": "gone: deploy the stage again to make it"}
@@ -323,20 +356,28 @@ def read_brake(stage: Stage) -> dict[str, Any] | None:
     }
 
 
-def _no_brake(action_id: str) -> dict[str, Any]:
+def _no_brake(action_id: str | None) -> dict[str, Any]:
     return {"action_id": action_id, "status": None, "percent": None}
 
 
-def _execute(stage: Stage, brake: dict[str, Any], what: str) -> None:
+def _execute(stage: Stage, brake: dict[str, Any], what: str, *, done: str, failed: str) -> dict[str, Any]:
+    """The brake with what became of it: the override itself is written by then, whatever AWS says here."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
     from cli.account import aws
+    from cli.errors import sentence_of
     from cli.stage import find_scope
 
-    aws("budgets", stage.home_region).execute_budget_action(
-        AccountId=stage.account_id,
-        BudgetName=find_scope(stage).budget_name,
-        ActionId=brake["action_id"],
-        ExecutionType=what,
-    )
+    try:
+        aws("budgets", stage.home_region).execute_budget_action(
+            AccountId=stage.account_id,
+            BudgetName=find_scope(stage).budget_name,
+            ActionId=brake["action_id"],
+            ExecutionType=what,
+        )
+    except (ClientError, BotoCoreError) as error:
+        return {**brake, "status": None, "outcome": f"{failed}: {sentence_of(error) or error}"}
+    return {**brake, "outcome": done}
 
 
 def _release_brake(stage: Stage) -> dict[str, Any] | None:
@@ -345,8 +386,16 @@ def _release_brake(stage: Stage) -> dict[str, Any] | None:
     if brake is None or brake["status"] is None:
         return brake
     if brake["status"] == "EXECUTION_SUCCESS":
-        _execute(stage, brake, "REVERSE_BUDGET_ACTION")
-        return {**brake, "outcome": "released; it acts again only after it is armed again with override --lift"}
+        return _execute(
+            stage,
+            brake,
+            "REVERSE_BUDGET_ACTION",
+            done="released; it acts again only after it is armed again with override --lift",
+            failed="NOT released, launches stay denied; the override itself is written",
+        )
+    if brake["status"] == "STANDBY":
+        where = f"{brake['percent']:g} % of the AWS budget"
+        return {**brake, "outcome": f"not pulled; at {where} it denies launches all the same: give this command again"}
     return {**brake, "outcome": f"left as it is ({brake['outcome']})"}
 
 
@@ -356,6 +405,11 @@ def _rearm_brake(stage: Stage) -> dict[str, Any] | None:
     if brake is None or brake["status"] is None:
         return brake
     if brake["status"].startswith("REVERSE_SUCCESS"):
-        _execute(stage, brake, "RESET_BUDGET_ACTION")
-        return {**brake, "outcome": "armed again"}
+        return _execute(
+            stage,
+            brake,
+            "RESET_BUDGET_ACTION",
+            done="armed again",
+            failed="NOT armed again; the override itself is lifted",
+        )
     return {**brake, "outcome": f"left as it is ({brake['outcome']})"}

@@ -73,11 +73,12 @@ def read_end(until: str | None, lasting: str | None, now: datetime) -> datetime 
         return None
     try:
         moment = datetime.fromisoformat(until.strip())
-    except ValueError:
+        moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        _whole_minute(moment)
+    except (ValueError, OverflowError):
         raise typer.BadParameter(
             f"{until!r} is no moment; write it like 2026-12-01T06:00Z", param_hint="--until"
         ) from None
-    moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     if moment <= now:
         raise typer.BadParameter(f"{until} has passed; write a moment that is still to come", param_hint="--until")
     return _whole_minute(moment)

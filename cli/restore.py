@@ -89,14 +89,26 @@ def restore(
     rate = sum(v.usd_per_hour or 0.0 for v in good)
     ask(f"Start {count(len(good))} again for ${rate:,.2f}/h?", yes=yes)
     began = time.monotonic()
-    answer = ask_the_guard(found, scope, wish, outlook.now)
+    # Exactly what was shown, also where more was stopped while the question stood.
+    answer = ask_the_guard(found, scope, Wish(tuple(v.instance_id for v in good)), outlook.now)
     accepted = tuple(str(one) for one in answer.get("restores", ()))
-    refused = tuple(dict(one) for one in answer.get("refused", ()))
+    refused = (*_not_asked_for(verdicts), *(dict(one) for one in answer.get("refused", ())))
     outcome = _watch(found, accepted, wait_minutes * 60, began, quiet=as_json) if wait and accepted else None
     _end(found, wish, verdicts, accepted, refused, outcome, as_json=as_json)
     missed = bool(refused) and bool(wish.instances)
     if missed or not accepted or (outcome is not None and outcome["not_running"]):
         raise typer.Exit(1)
+
+
+def _not_asked_for(verdicts: Sequence[RestoreVerdict]) -> tuple[dict[str, str], ...]:
+    """What the preview says cannot be started, as the guard would refuse it."""
+    from governor.domain.reasons import words
+
+    return tuple(
+        {"instance_id": v.instance_id, "code": v.reason.code.value, "why": words(v.reason)}
+        for v in verdicts
+        if not v.restorable
+    )
 
 
 def _read_wish(instances: Sequence[str], decision: str | None, everything: bool) -> Wish:
@@ -175,9 +187,9 @@ def _show_preview(stage: Stage, outlook: Outlook, verdicts: Sequence[RestoreVerd
 
 def ask_the_guard(stage: Stage, scope: Scope, wish: Wish, now: datetime) -> dict[str, Any]:
     """Let guard_budget do it: it alone writes the ledger. Raises CliError where the function failed."""
-    from botocore.exceptions import ClientError
+    from botocore.exceptions import BotoCoreError, ClientError
 
-    from cli.account import aws
+    from cli.account import aws, patient_lambda
     from cli.errors import CliError
     from governor.shell.budget_guard import RESTORE_SOURCE
 
@@ -197,16 +209,25 @@ def ask_the_guard(stage: Stage, scope: Scope, wish: Wish, now: datetime) -> dict
         "detail-type": "Restore Wanted",
         "detail": wish.detail(by),
     }
-    answer = aws("lambda", stage.home_region).invoke(
-        FunctionName=scope.guard_function, InvocationType="RequestResponse", Payload=json.dumps(event).encode()
+    unknown = (
+        f"whether guard_budget of stage {stage.name} took the request is not known; what it took goes on, and "
+        f"governor status --stage {stage.name} shows it. Look there before you try again."
     )
-    payload = json.loads(answer["Payload"].read() or b"null")
-    if answer.get("FunctionError") or not isinstance(payload, dict):
-        what = payload.get("errorMessage", "no answer") if isinstance(payload, dict) else "no answer"
-        raise CliError(
-            f"guard_budget of stage {stage.name} did not take the request ({what}); nothing was started by it. "
-            f"Try again in a minute; its log group says more."
+    try:
+        answer = patient_lambda(stage.home_region).invoke(
+            FunctionName=scope.guard_function, InvocationType="RequestResponse", Payload=json.dumps(event).encode()
         )
+        payload = json.loads(answer["Payload"].read() or b"null")
+    except (BotoCoreError, OSError, ValueError) as error:
+        raise CliError(f"The answer was lost ({error}), so {unknown}") from error
+    if answer.get("FunctionError") or not isinstance(payload, dict):
+        failed = payload if isinstance(payload, dict) else {}
+        if failed.get("errorType") == "LeaseHeldError":
+            raise CliError(
+                f"Another run of guard_budget of stage {stage.name} is at work, so nothing was started; "
+                "try again in a minute."
+            )
+        raise CliError(f"guard_budget failed ({failed.get('errorMessage', 'no answer')}), so {unknown}")
     return payload
 
 

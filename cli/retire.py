@@ -148,6 +148,7 @@ def _is_news(away: Any, found: Return) -> bool:
 
 
 def _bring_back(stage: Stage, scope: Scope, minutes: float) -> Return:
+    from cli.errors import CliError
     from cli.pause import write_pause
     from cli.places import AwsPlaces
     from cli.retire_plan import read_plan, set_mode
@@ -157,10 +158,18 @@ def _bring_back(stage: Stage, scope: Scope, minutes: float) -> Return:
     seen = read_plan(stage, AwsPlaces(), current_time())
     # While off the guard starts nothing; while it observes it stops nothing.
     set_mode(stage, "observe", seen.mode)
-    if seen.pause is not None and seen.pause.active and seen.pause.reason == PAUSE_WORDS:
-        write_pause(stage, active=False, until=None, because=PAUSE_WORDS)
-    _wait_until_observing(stage)
-    return bring_back(stage, scope, minutes, note)
+    try:
+        if seen.pause is not None and seen.pause.active and seen.pause.reason == PAUSE_WORDS:
+            write_pause(stage, active=False, until=None, because=PAUSE_WORDS)
+        _wait_until_observing(stage)
+        return bring_back(stage, scope, minutes, note)
+    except CliError as error:
+        if seen.mode in (None, "observe"):
+            raise
+        raise CliError(
+            f"{error} The guard of stage {stage.name} observes now, it was at {seen.mode}; to go on with the stage: "
+            f"governor settings set budget/mode {seen.mode} --stage {stage.name}."
+        ) from error
 
 
 def _wait_until_observing(stage: Stage) -> None:

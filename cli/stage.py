@@ -72,18 +72,8 @@ class Scope:
 
 def find_stage(name: str | None) -> Stage:
     """The stage of that name, or the only one there is. Raises CliError that names the ones there are."""
-    from botocore.exceptions import ClientError
-
     region = home_region()
-    try:
-        stage = seek_stage(name)
-    except ClientError as error:
-        if name is None and error.response["Error"]["Code"] in DENIED:
-            raise CliError(
-                f"AWS does not let you list the stacks in {region}, so the stage cannot be found; "
-                "name it with --stage NAME."
-            ) from None
-        raise
+    stage = seek_stage(name)
     if stage is not None:
         return stage
     if name is None:
@@ -97,8 +87,11 @@ def find_stage(name: str | None) -> Stage:
 def seek_stage(name: str | None) -> Stage | None:
     """The stage of that name, or the only one there is; None where it is not deployed.
 
-    Raises CliError for an impossible name and where several are deployed, ClientError when AWS refuses.
+    Raises CliError for an impossible name, where several are deployed and where the stacks may not be listed,
+    ClientError when AWS refuses something else.
     """
+    from botocore.exceptions import ClientError
+
     region = home_region()
     if name is not None:
         if not STAGE_NAME.match(name):
@@ -108,7 +101,15 @@ def seek_stage(name: str | None) -> Stage | None:
             )
         stack = _describe(f"Governor-{name}-State", region)
         return None if stack is None else _stage_of(stack, region)
-    found = _deployed(region)
+    try:
+        found = _deployed(region)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in DENIED:
+            raise CliError(
+                f"AWS does not let you list the stacks in {region}, so the stage cannot be found; "
+                "name it with --stage NAME."
+            ) from None
+        raise
     if len(found) > 1:
         names = ", ".join(sorted(_name_of(stack) for stack in found))
         raise CliError(f"Several stages are deployed in {region} ({names}); choose one with --stage NAME.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cli.tag_file import BadRow, Row
     from governor.domain.fleet import FleetSnapshot
     from governor.domain.tags import TagKeys
-    from governor.domain.taken import Change, PutBack, Wanted
+    from governor.domain.taken import Change, Place, PutBack, Value, Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ class TagPlan:
 
     changes: tuple[Change, ...]
     wanted: tuple[Wanted, ...]
+    present: Mapping[Place, Value]
     could: Mapping[ResourceId, str]
     usd_by_resource: Mapping[ResourceId, float]
     before: Reach
@@ -157,28 +158,33 @@ def _regions(unknown: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def _change(scene: Scene, file: Path, *, apply: bool, yes: bool, as_json: bool) -> None:
-    from cli.places import AwsPlaces, caller_arn
+    from cli.places import caller_arn
     from cli.reach import Reader
+    from cli.taking import take_as_shown
     from cli.terminal import ask, count, current_time
     from governor.domain.taken import TAG_WHY
-    from governor.shell.taken import take
 
     now = current_time()
     rows, items = _read_good_rows(scene, file)
     plan = _plan(scene, Reader(scene.name, scene.keys, scene.home_region, now), rows, items)
     if not as_json:
         _show_plan(scene, plan)
-    applied = False
+    if apply and scene.stage is not None:
+        _refuse_away(scene.stage, [change.place for change in plan.changes])
+    done: tuple[Change, ...] | None = None
     if apply and plan.changes and scene.stage is not None:
         ask(f"Set {count(len(plan.changes), 'tag')}?", yes=yes)
+        _refuse_away(scene.stage, [change.place for change in plan.changes])
         by = caller_arn(scene.home_region)
-        take(scene.stage.store(), AwsPlaces(), plan.wanted, now=now, by=by, why=TAG_WHY)
-        applied = True
+        done = take_as_shown(scene.stage, plan.wanted, plan.present, now=now, by=by, why=TAG_WHY)
     if as_json:
-        _print_plan(scene, plan, applied=applied)
-    elif applied:
+        _print_plan(scene, plan if done is None else replace(plan, changes=done), applied=done is not None)
+    elif done is not None:
         again = f"governor tag --plan {shlex.quote(str(file))} --revert --stage {scene.name}"
-        typer.echo(f"{count(len(plan.changes), 'tag')} set. To put back what was before: {again}")
+        typer.echo(f"{count(len(done), 'tag')} set. To put back what was before: {again}")
+        gone = sorted({c.place.resource for c in plan.changes} - {c.place.resource for c in done})
+        if gone:
+            typer.echo(f"Not set, because they are gone or hold it by now: {', '.join(gone)}")
     elif plan.changes and not apply:
         again = f"governor tag --plan {shlex.quote(str(file))} --apply --stage {scene.name}"
         typer.echo(f"Nothing was changed; {again} sets them.")
@@ -227,7 +233,8 @@ def _plan(scene: Scene, reader: Reader, rows: Sequence[Row], items: Mapping[Reso
 
     ordered = sorted(rows, key=lambda row: (row.region, row.resource, row.line))
     wanted = tuple(row.wanted(_members(items[row.region, row.resource])) for row in ordered)
-    changes = changes_of(wanted, AwsPlaces().read(one.place for one in wanted))
+    values = AwsPlaces().read(one.place for one in wanted)
+    changes = changes_of(wanted, values)
     changed: dict[ResourceId, dict[str, str]] = {}
     for one in wanted:
         changed.setdefault((one.place.region, one.place.resource), {})[one.place.name] = one.text
@@ -238,7 +245,7 @@ def _plan(scene: Scene, reader: Reader, rows: Sequence[Row], items: Mapping[Reso
     could = {resource: _could(resource, later, after) for resource in changed}
     usd = {resource: _usd(resource, later, after) for resource in changed}
     unknown = {one.region: one.why for one in fleet.unknown_regions}
-    return TagPlan(changes, wanted, could, usd, before, after, unknown)
+    return TagPlan(changes, wanted, values, could, usd, before, after, unknown)
 
 
 def _members(item: Mapping[str, Any]) -> tuple[str, ...]:
@@ -343,13 +350,32 @@ def _revert(scene: Scene, file: Path | None, *, yes: bool, as_json: bool) -> Non
     writes = [one for one in steps if one.writes]
     if not as_json:
         _show_revert(steps)
+    _refuse_away(scene.stage, [one.place for one in writes])
     if writes:
         ask(f"Put {count(len(writes), 'tag')} back?", yes=yes)
+        _refuse_away(scene.stage, [one.place for one in writes])
     done = give_back_with_late_members(store, places, mine, known, whys)
     if as_json:
         _print_revert(scene, done)
     elif writes:
         typer.echo(f"{count(len([one for one in done if one.writes]), 'tag')} put back.")
+
+
+def _refuse_away(stage: Stage, places: Sequence[Place]) -> None:
+    """With other tags the Governor could not bring back what it has stopped. Raises CliError that names it."""
+    from cli.errors import CliError
+    from cli.returning import what_is_away
+
+    away = what_is_away(stage)
+    stopped = {(entry.region, entry.instance_id) for entry in away.entries}
+    stopped |= {(entry.region, entry.group) for entry in away.entries if entry.group}
+    stopped |= {(hold.region, hold.name) for hold in away.holds}
+    names = sorted({place.resource for place in places if (place.region, place.resource) in stopped})
+    if names:
+        raise CliError(
+            f"The Governor has stopped {', '.join(names)} or members of it, and could not bring them back with other "
+            f"tags, so nothing was changed; first run governor restore --all --stage {stage.name}."
+        )
 
 
 def _places_of(scene: Scene, file: Path) -> frozenset[Any]:

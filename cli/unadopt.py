@@ -55,6 +55,7 @@ def unadopt(
         _show(group, where, steps)
     if writes:
         ask(f"Put {count(len(writes), 'change')} back?", yes=yes)
+        _refuse_held(found, where, group)
     done = give_back_with_late_members(store, places, mine, known, whys)
     _end(found, group, where, done, as_json=as_json)
 

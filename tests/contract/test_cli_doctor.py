@@ -602,3 +602,19 @@ def test_a_reader_who_wants_a_test_is_told_that_it_was_not_sent(world: World) ->
     answer = world.answer("doctor", "--send-test", "--yes")
     assert answer["checks"][-1]["result"] == "unknown"
     assert "Operator policy" in answer["checks"][-1]["words"]
+
+
+@pytest.mark.parametrize("lifted", [False, True])
+def test_a_brake_that_cannot_be_moved_is_told_beside_the_override_that_was_written(world: World, lifted: bool) -> None:
+    world.launch()
+    world.spend(960)
+    with_brake(world, "REVERSE_SUCCESS" if lifted else "EXECUTION_SUCCESS")
+    world.refuse("budgets.ExecuteBudgetAction", "AccessDeniedException")
+    if lifted:
+        world.governor("override", "--for", "2h", "--because", "x")
+    arguments = ("--lift",) if lifted else ("--for", "2h", "--because", "x")
+    answer = world.answer("override", *arguments, exit_code=1)
+    assert answer["parameter"] == "/governor/dev/control/override/budget"
+    assert ("NOT armed again" if lifted else "NOT released") in answer["native_brake"]["outcome"]
+    again = world.governor("override", "--for", "2h", "--because", "x")
+    assert "/governor/dev/control/override/budget" in again.output

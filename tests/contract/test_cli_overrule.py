@@ -69,7 +69,7 @@ def test_a_kept_instance_is_left_and_its_keep_can_be_lifted(world: World) -> Non
         (("override", "--up-to-usd", "-5", "--because", "x"), "no amount"),
         (("override", "--up-to-usd", "nan", "--because", "x"), "no amount"),
         (("override", "--project", "a", "--instance", "i-01234567", "--for", "1h", "--because", "x"), "not both"),
-        (("override", "--project", "a until b", "--for", "1h", "--because", "x"), "cannot be named"),
+        (("override", "--project", "a because b", "--for", "1h", "--because", "x"), "cannot be named"),
         (("override", "--instance", "x", "--for", "1h", "--because", "x"), "no instance id"),
         (("restore",), "name instances"),
         (("restore", "i-nonsense"), "no instance id"),
@@ -183,3 +183,36 @@ def test_a_function_that_fails_is_told_in_one_sentence(world: World) -> None:
     assert result.exit_code == 1
     assert "Traceback" not in result.output
     assert "TooManyRequestsException" in result.output
+
+
+def test_an_override_up_to_less_than_is_spent_says_that_it_holds_nothing(world: World) -> None:
+    instance = world.launch()
+    world.spend(960.0)
+    result = world.governor("override", "--up-to-usd", "500", "--because", "500 more")
+    assert result.exit_code == 1
+    words = " ".join(result.output.split())
+    assert "It holds nothing: $960.00 are spent this month already, and it ends at $500.00." in words
+    assert "write --up-to-usd 1460.00" in words
+    answer = world.answer("override", "--up-to-usd", "500", "--because", "500 more", exit_code=1)
+    assert answer["held"]["instances"] == []
+    listed = world.answer("override", "--list")
+    assert (listed["overrides"][0]["in_force"], listed["spent_usd"]) == (False, 960.0)
+    world.guard()
+    assert state_of(instance) == "stopped"
+
+
+def test_a_list_of_overrides_says_where_the_spend_is_unknown(world: World) -> None:
+    world.answer("override", "--project", "render", "--up-to-usd", "500", "--because", "x")
+    world.refuse("budgets.DescribeBudget", "AccessDeniedException")
+    answer = world.answer("override", "--list")
+    assert (answer["overrides"][0]["in_force"], answer["spent_usd"]) == (True, None)
+    assert answer["unknown"]
+    assert "An amount counts as not reached" in " ".join(world.governor("override", "--list").output.split())
+
+
+@pytest.mark.parametrize("until", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:00-05:00", "0001-01-01T00:00+14:00"])
+@pytest.mark.parametrize("verb", [("pause",), ("override",), ("keep", "i-0123456789abcdef0")])
+def test_a_moment_at_the_end_of_time_is_no_moment(world: World, verb: tuple[str, ...], until: str) -> None:
+    result = world.governor(*verb, "--until", until, "--because", "x")
+    assert result.exit_code == 2
+    assert "is no moment" in " ".join(result.output.replace("│", " ").split())

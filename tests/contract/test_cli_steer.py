@@ -258,7 +258,7 @@ def test_explain_an_instance_that_finds_no_capacity_says_tries_error_and_in_the_
     (outcome,) = world.answer("explain", victim)["outcomes"]
     back = outcome["restore"]
     assert (outcome["status"], back["given_up"], back["tries"], back["next_try_at"]) == ("gave-up", True, 2, None)
-    assert back["last_error"].startswith("not back within 1 hour")
+    assert back["last_error"].startswith("not back within 1 h; last: ")
     text = world.governor("explain", victim).stdout
     assert "gave-up" in text.partition("The way back")[2]
     assert widest(text) <= 100

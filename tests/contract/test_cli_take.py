@@ -9,6 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
+from governor.aws.retired_marker import RetiredMarker
 from governor.domain.taken import TAG_WHY, PlaceKind, adopt_why
 from governor.ports import Key
 from governor.shell.taken import load_taken
@@ -223,6 +224,43 @@ def test_a_tag_that_somebody_changed_since_is_left_and_named(world: World, tmp_p
     assert MANAGED not in tags_of(other)
     (finding,) = world.answer("tag", "--revert", "--yes")["findings"]
     assert (finding["resource"], finding["before"], finding["writes"]) == (one, "theirs", False)
+
+
+@pytest.mark.parametrize("way", ["revert", "apply"])
+def test_tags_of_what_is_stopped_are_left_until_it_is_back(way: str, world: World, tmp_path: Path) -> None:
+    mine = world.launch(managed=None)
+    world.answer("tag", "--plan", a_file(tmp_path, (mine, HOME, MANAGED, "dev")), "--apply", "--yes")
+    world.spend(960.0)
+    world.guard()
+    world.confirm()
+    assert state_of(mine) == "stopped"
+    before = tags_of(mine)
+    file = a_file(tmp_path, (mine, HOME, CRITICALITY, "critical"))
+    arguments = ("--revert",) if way == "revert" else ("--plan", file, "--apply")
+    result = world.governor("tag", *arguments, "--yes")
+    assert result.exit_code == 1
+    assert f"The Governor has stopped {mine} or members of it" in words(result.stderr)
+    assert "governor restore --all --stage dev" in words(result.stderr)
+    assert tags_of(mine) == before
+    world.answer("restore", mine, "--yes", "--no-wait")
+    world.confirm()
+    world.pass_minutes(5)
+    world.confirm()
+    assert world.governor("tag", *arguments, "--yes").exit_code == 0
+
+
+def test_without_the_right_to_list_stacks_a_plan_asks_for_the_stage(world: World, tmp_path: Path) -> None:
+    mine = world.launch(managed=None)
+    world.refuse("cloudformation.DescribeStacks", "AccessDenied")
+    result = world.governor("tag", "--plan", a_file(tmp_path, (mine, HOME, MANAGED, "dev")))
+    assert result.exit_code == 1
+    assert "name it with --stage NAME" in words(result.stderr)
+
+
+def test_an_adoption_of_nothing_is_wrong_usage(world: World) -> None:
+    result = world.governor("adopt", " ", "--pool", "x")
+    assert result.exit_code == 2
+    assert "name the Auto Scaling group" in words(result.output)
 
 
 def test_a_later_member_loses_with_its_group_what_it_got_from_it(world: World, tmp_path: Path) -> None:
@@ -900,9 +938,31 @@ def test_a_guard_that_is_paused_by_a_person_is_told_and_nothing_is_given_back(wo
     result = world.governor("retire", "--apply", "--yes")
     assert result.exit_code == 1
     assert "starts nothing" in words(result.stderr)
-    assert "governor unpause" in words(result.stderr)
+    assert "the Governor is paused: hands off. End that (governor unpause)" in words(result.stderr)
+    assert "observes now, it was at enforce; to go on with the stage: governor settings set budget/mode enforce" in (
+        words(result.stderr)
+    )
     assert everything(world) == before
     assert len(parameters()) > 0
+
+
+def test_a_stage_that_was_retired_and_used_again_is_to_be_retired_again(world: World) -> None:
+    marker = RetiredMarker(boto3.client("dynamodb", HOME), "governor-state")
+    world.answer("retire", "--apply", "--yes")
+    assert (marker.exists(), marker.stopped_since()) == (True, ())
+    world.seed(mode="enforce")
+    world.check()
+    instance = world.launch()
+    world.spend(960.0)
+    world.guard()
+    world.confirm()
+    assert state_of(instance) == "stopped"
+    assert marker.stopped_since() == (instance,)
+    world.answer("restore", "--all", "--yes", "--no-wait")
+    world.confirm()
+    world.pass_minutes(5)
+    world.confirm()
+    assert (state_of(instance), marker.stopped_since()) == ("running", ())
 
 
 def test_a_mode_that_does_not_come_into_force_is_told_and_nothing_is_given_back(

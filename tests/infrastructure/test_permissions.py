@@ -83,7 +83,7 @@ OWN_ACTIONS: Mapping[str, set[str]] = {
     },
     "send_messages": {"events:PutEvents", "sns:Publish"},
     "seed_settings": {"ssm:GetParametersByPath", "ssm:PutParameter"},
-    "check_retired": {"dynamodb:DeleteItem", "dynamodb:GetItem"},
+    "check_retired": {"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:Query"},
 }
 # What a function may do only where the stage lists documents or keys; the first are calls of its own code.
 OPTIONAL_ACTIONS: Mapping[str, set[str]] = {"guard_budget": {"ssm:GetCommandInvocation", "ssm:SendCommand"}}

@@ -11,7 +11,7 @@ import pytest
 
 from local.commands import SentCommand
 from local.fleet import GROUP_NAME
-from local.starts import key_denied
+from local.starts import boots_in, key_denied
 from local.whole_fleet import CHECKPOINT_DOCUMENT, MIXED_GROUP_NAME
 from stacks.permissions import handler_actions
 from tests.integration.conftest import Deployed
@@ -97,12 +97,12 @@ def launched(world: Deployed) -> set[str]:
 
 
 def lock(world: Deployed, instance_id: str) -> None:
-    """Give an instance a volume with a key of the account's own; EC2 may not use it when it is started next."""
+    """Give an instance a volume with a key of the account's own; EC2 may not use it at the next start, then it may."""
     ec2, kms = world.aws.client("ec2"), world.aws.client("kms")
     key = kms.create_key()["KeyMetadata"]["Arn"]
     volume = ec2.create_volume(AvailabilityZone="us-east-1a", Size=8, Encrypted=True, KmsKeyId=key)["VolumeId"]
     ec2.attach_volume(VolumeId=volume, InstanceId=instance_id, Device="/dev/sdz")
-    world.aws.set_starts(key_denied(instance_id, count=1))
+    world.aws.set_starts(key_denied(instance_id, count=1), boots_in(instance_id, minutes=0))
 
 
 def tell(world: Deployed, settings: dict[str, str], *, locked: str = "") -> Story:

@@ -45,12 +45,17 @@ class FakeMarker:
 
     def __init__(self, *, there: bool = False, error: Exception | None = None) -> None:
         self.there = there
+        self.stopped: tuple[str, ...] = ()
         self.error = error
         self.calls: list[str] = []
 
     def exists(self) -> bool:
         self._call("exists")
         return self.there
+
+    def stopped_since(self) -> tuple[str, ...]:
+        self._call("stopped_since")
+        return self.stopped
 
     def remove(self) -> None:
         self._call("remove")
@@ -84,6 +89,15 @@ class World:
         for name in ("StackId", "RequestId", "LogicalResourceId"):
             assert answer[name] == EVENT[name]
         return answer
+
+
+def test_a_stage_that_stopped_something_after_it_was_given_back_may_not_go() -> None:
+    marker = FakeMarker(there=True)
+    marker.stopped = tuple(f"i-{n:02}" for n in range(12))
+    answer = World(marker).run("Delete")
+    assert answer["Status"] == "FAILED"
+    assert "Since stage test was retired it has stopped i-00, i-01" in answer["Reason"]
+    assert "i-09 and 2 more. Stage test is not retired" in answer["Reason"]
 
 
 def test_a_stage_that_is_in_use_does_not_go_and_one_sentence_says_what_to_do() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from governor.domain.budget_snapshot import BudgetReading, BudgetSnapshot, GuardState, UnknownBudget
-from governor.domain.eligibility import overridden
+from governor.domain.eligibility import overridden, paused
 from governor.domain.ledger import StopStatus
 from governor.domain.meter import BILLING_LAG_HOURS, MeterReading, period_of, period_start
 from governor.domain.reasons import Reason, ReasonCode, because
@@ -309,12 +309,8 @@ def holds_of(
     if override is not None:
         holds.insert(0, overridden(override))
     pause = snapshot.controls.pause
-    if pause.active and not pause.readable:
-        holds.insert(0, because(ReasonCode.PAUSE_UNREADABLE, why=pause.reason))
-    elif pause.active:
-        until_text = f" until {clock_text(pause.until)}" if pause.until else ""
-        why = f": {pause.reason}" if pause.reason else ""
-        holds.insert(0, because(ReasonCode.PAUSED, until=until_text, why=why))
+    if pause.active:
+        holds.insert(0, paused(pause))
     return tuple(holds), due
 
 

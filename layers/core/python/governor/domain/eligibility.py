@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from governor.domain.controls import Controls, Override, parse_keep
 from governor.domain.decisions import StopMethod
 from governor.domain.fleet import Group, Instance, InstanceKind, InstanceState, SpotKind
+from governor.domain.pause import Pause
 from governor.domain.reasons import Reason, ReasonCode, because
 from governor.domain.settings import BudgetSettings, GroupAction, Switch
 from governor.domain.tags import Criticality, TagFinding
@@ -183,6 +184,13 @@ def overridden(override: Override) -> Reason:
     return because(
         ReasonCode.OVERRIDDEN, scope=scope, until=_until(override.until), up_to=up_to, why=_why(override.reason)
     )
+
+
+def paused(pause: Pause) -> Reason:
+    """The reason that an active pause is."""
+    if not pause.readable:
+        return because(ReasonCode.PAUSE_UNREADABLE, why=pause.reason)
+    return because(ReasonCode.PAUSED, until=_until(pause.until), why=_why(pause.reason))
 
 
 def _until(moment: datetime | None) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from governor.domain.decisions import StopInstance
-from governor.domain.eligibility import Surroundings, method_of, objection_to, overridden
+from governor.domain.eligibility import Surroundings, method_of, objection_to, overridden, paused
 from governor.domain.fleet import Instance, InstanceKind
 from governor.domain.reasons import Reason, ReasonCode, because
 from governor.domain.settings import Mode
@@ -63,7 +63,7 @@ def whole_objection(mode: Mode, around: Surroundings) -> Reason | None:
         return because(ReasonCode.MODE_OBSERVE)
     pause = around.controls.pause
     if pause.active:
-        return because(ReasonCode.PAUSED if pause.readable else ReasonCode.PAUSE_UNREADABLE, why=pause.reason)
+        return paused(pause)
     override = around.controls.override_of_budget(around.now, around.spent_usd)
     return None if override is None else overridden(override)
 

@@ -10,7 +10,7 @@ from governor.domain.budget_level import threshold_key
 from governor.domain.budget_snapshot import LEDGER_REASON, BudgetReading, BudgetSnapshot, RestoreRequest
 from governor.domain.budget_victims import surroundings_of
 from governor.domain.decisions import Message, Money, RestoreInstance
-from governor.domain.eligibility import groups_by_key, objection_to
+from governor.domain.eligibility import groups_by_key, objection_to, paused
 from governor.domain.fleet import Instance
 from governor.domain.ledger import RETURNING_STATUSES, START_PATIENCE, StopEntry, StopStatus
 from governor.domain.meter import hours_left, period_of
@@ -186,9 +186,7 @@ def _held_by_people(view: _View) -> Reason | None:
     if view.settings.mode is Mode.OFF:
         return because(ReasonCode.MODE_OFF)
     pause = view.snapshot.controls.pause
-    if not pause.active:
-        return None
-    return because(ReasonCode.PAUSED if pause.readable else ReasonCode.PAUSE_UNREADABLE, why=pause.reason)
+    return paused(pause) if pause.active else None
 
 
 # --- The policy -------------------------------------------------------------------------------------------------------

@@ -17,6 +17,10 @@ PHYSICAL_ID = "governor-retired-check"
 NOT_CREATED_ID = "governor-retired-check-not-created"
 
 
+MAX_NAMED = 10
+"""CloudFormation shows a reason of about 1,000 characters."""
+
+
 class NotRetiredError(Exception):
     """The stacks may not go. The text says why and what to do."""
 
@@ -26,6 +30,10 @@ class Marker(Protocol):
 
     def exists(self) -> bool:
         """True once `governor retire` has ended."""
+        ...
+
+    def stopped_since(self) -> tuple[str, ...]:
+        """Instances that were stopped since then and are not back."""
         ...
 
     def remove(self) -> None:
@@ -77,6 +85,12 @@ def _allow_deletion(request: ResourceRequest, make_deps: Callable[[], Retirement
         return "The stage is deleted as it stands, since it was deployed with force-destroy."
     if not deps.marker.exists():
         raise NotRetiredError(refusal(deps.stage))
+    stopped = deps.marker.stopped_since()
+    if stopped:
+        shown = ", ".join(stopped[:MAX_NAMED]) + (
+            f" and {len(stopped) - MAX_NAMED} more" if stopped[MAX_NAMED:] else ""
+        )
+        raise NotRetiredError(f"Since stage {deps.stage} was retired it has stopped {shown}. {refusal(deps.stage)}")
     return "The stage is retired."
 
 

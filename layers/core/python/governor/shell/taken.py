@@ -71,18 +71,34 @@ def load_taken(store: RecordStore) -> dict[Place, Taken]:
     return {taken.place: taken for taken in found}
 
 
+class ChangedMeanwhileError(Exception):
+    """A place no longer holds what the person saw who said yes; the text names resource, tag and value."""
+
+
 def take(
-    store: RecordStore, places: Places, wanted: Sequence[Wanted], *, now: datetime, by: str, why: str
+    store: RecordStore,
+    places: Places,
+    wanted: Sequence[Wanted],
+    *,
+    shown: Mapping[Place, Value],
+    now: datetime,
+    by: str,
+    why: str,
 ) -> tuple[Change, ...]:
     """Set what is wanted, each batch recorded before it is changed; what was changed. Safe to repeat after a crash.
 
-    Raises botocore's errors; batches before the error are done and recorded.
+    `shown` is what each place held when a person agreed. Raises ChangedMeanwhileError where one holds something else
+    now (it may say `critical`), and botocore's errors; batches before the error are done and recorded.
     """
     known = load_taken(store)
     done: list[Change] = []
     for start in range(0, len(wanted), PLACES_PER_BATCH):
         batch = wanted[start : start + PLACES_PER_BATCH]
         changes = changes_of(batch, places.read(one.place for one in batch))
+        other = [c for c in changes if c.place not in shown or shown[c.place] != c.before]
+        if other:
+            said = ", ".join(f"{c.place.name} of {c.place.resource} is {c.before.text or 'not set'} now" for c in other)
+            raise ChangedMeanwhileError(said)
         records = [record_change(change, known.get(change.place), now, by, why) for change in changes]
         store.commit([Write(taken_record(one)) for one in records])
         places.write([Step(c.place, c.before, Value(c.wanted.text, c.place.goes_on or None)) for c in changes])
