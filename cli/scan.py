@@ -75,7 +75,7 @@ def _stage_and_keys(stage: str | None, refused: list[RefusedCall]) -> tuple[str,
     from botocore.exceptions import ClientError
 
     from cli.account import home_region
-    from cli.errors import DENIED
+    from cli.errors import DENIED, CliError
     from cli.inventory import RefusedCall
     from cli.stage import find_scope, seek_stage
     from governor.aws.errors import error_code, error_sentence
@@ -85,10 +85,11 @@ def _stage_and_keys(stage: str | None, refused: list[RefusedCall]) -> tuple[str,
         found = seek_stage(stage)
         if found is not None:
             return found.name, find_scope(found).keys
-    except ClientError as error:
-        if error_code(error) not in DENIED:
+    except (CliError, ClientError) as error:
+        refusal = error if isinstance(error, ClientError) else error.__cause__
+        if not isinstance(refusal, ClientError) or error_code(refusal) not in DENIED:
             raise
-        refused.append(RefusedCall(home_region(), f"the tag keys ({error.operation_name})", error_sentence(error)))
+        refused.append(RefusedCall(home_region(), f"the tag keys ({refusal.operation_name})", error_sentence(refusal)))
     return stage or DEFAULT_STAGE, TagKeys()
 
 

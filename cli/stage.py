@@ -108,7 +108,7 @@ def seek_stage(name: str | None) -> Stage | None:
             raise CliError(
                 f"AWS does not let you list the stacks in {region}, so the stage cannot be found; "
                 "name it with --stage NAME."
-            ) from None
+            ) from error
         raise
     if len(found) > 1:
         names = ", ".join(sorted(_name_of(stack) for stack in found))

@@ -18,9 +18,11 @@ class NetworkUseError(Exception):
 
 
 def clear_environment(environment: MutableMapping[str, str]) -> None:
-    """Remove every variable by which AWS credentials, Regions or endpoints leak in, and close the other ways."""
+    """Remove every variable by which credentials, Regions, endpoints or a width leak in, and close the other ways."""
     for name in [name for name in environment if name.upper().startswith(LEAKING_PREFIXES)]:
         del environment[name]
+    for name in ("COLUMNS", "LINES"):
+        environment.pop(name, None)
     environment["AWS_CONFIG_FILE"] = os.devnull
     environment["AWS_SHARED_CREDENTIALS_FILE"] = os.devnull
     environment["AWS_EC2_METADATA_DISABLED"] = "true"

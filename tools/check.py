@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ROOT / "build" / "check"
 COVERAGE_DATA = ROOT / "build" / "coverage"
 COVERAGE_FLOOR_PERCENT = 90
+SIDE_BY_SIDE = frozenset({"unit", "contract"})
+"""Tests that may run in several processes at once."""
+MAX_PROCESSES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,9 @@ def run_tests(kind: str, *, measured: bool) -> str:
     if not any(folder.rglob("test_*.py")):
         return f"there are no tests in tests/{kind} in this version yet"
     arguments = ["pytest", str(folder.relative_to(ROOT)), "--continue-on-collection-errors"]
+    if kind in SIDE_BY_SIDE:
+        # Modules share fixtures within themselves; a local AWS a module and process.
+        arguments += ["--numprocesses", str(min(MAX_PROCESSES, os.cpu_count() or 1)), "--dist", "loadfile"]
     arguments.append(f"--junitxml={REPORTS / kind}.xml")
     if measured:
         arguments += ["--cov", "--cov-append", "--cov-report="]

@@ -53,6 +53,7 @@ def notice(**changed: Any) -> Notice:
 @pytest.fixture
 def month(probe: Probe) -> Probe:
     """The probe at the start of a month that no test has used."""
+    probe.aws.remove_fleet()
     now = probe.aws.now()
     probe.aws.set_clock(datetime(now.year + now.month // 12, now.month % 12 + 1, 3, tzinfo=UTC))
     probe.aws.set_spend(0.0, refresh=True)
